@@ -1,0 +1,429 @@
+"""The agent: what its sessions share, and the sessions themselves by their ids. `open_agent` is the way in."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import cast
+
+import trio
+
+from actors.agent.extension import AgentExtension, AgentRunConfig, ExternalEvent, collect_hooks, in_order
+from actors.agent.grace import CancelGrace
+from actors.agent.handle import SessionHandle, SessionInfo
+from actors.agent.memory import MemoryStore
+from actors.agent.ports import Clock, Model, SessionStore, Threads, TrioClock, WorkerThreads
+from actors.agent.run import LiveRun
+from actors.agent.serving import Request, session_actor
+from actors.agent.session import Session
+from actors.agent.stream import RunStream
+from actors.agent.tools import Tool
+from actors.runtime import Ctx, Ref, Supervisor, System, open_system
+from protocol import decisions
+from protocol import events as ev
+from protocol.chat import AssistantMessage, SystemMessage, UserMessage
+from protocol.decisions import WhenBusy
+from protocol.errors import Code, RuleViolation
+from protocol.history import State
+from protocol.ids import check_session_id
+from protocol.limits import DEFAULT_LIMITS, Limits
+
+logger = logging.getLogger("actors.agent")
+
+_SLICE = 64
+
+
+class Agent:
+    """A model with tools and extensions, and the sessions that use it. Made by `open_agent`.
+
+    Attributes:
+        name: Also part of the names of its actors.
+        max_turns: Model calls per run before it fails, unless a run says otherwise.
+        session_id: The agent's own session, used where none is named.
+    """
+
+    __slots__ = (
+        "_cause", "_opening", "_refs", "_sessions", "_supervisor", "_thread", "_token", "active_runs", "clock",
+        "closed", "extensions", "grace", "hooks", "instruction", "limits", "max_turns", "model", "name", "session_id",
+        "store", "threads", "tools",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        model: Model,
+        supervisor: Supervisor,
+        *,
+        name: str,
+        instruction: str,
+        tools: Sequence[Tool],
+        extensions: Sequence[AgentExtension],
+        store: SessionStore,
+        limits: Limits,
+        max_turns: int,
+        clock: Clock,
+        threads: Threads,
+    ) -> None:
+        self.model = model
+        self.name = name
+        self.instruction = instruction
+        self.tools = _by_name(tools)
+        self.extensions = in_order(extensions)
+        self.hooks = collect_hooks(self.extensions)
+        self.store = store
+        self.limits = limits
+        self.max_turns = max_turns
+        self.clock = clock
+        self.threads = threads
+        self.grace = CancelGrace(limits.cancel_grace_s)
+        self.active_runs = 0
+        self.closed = False
+        self.session_id = f"{name}-{secrets.token_hex(4)}"
+        self._supervisor = supervisor
+        self._sessions: dict[str, Session] = {}
+        self._refs: dict[str, Ref[Request]] = {}
+        self._opening: dict[str, trio.Event] = {}
+        self._cause = ""
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+
+    # ---- for applications
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        session_id: str | None = None,
+        config: AgentRunConfig | None = None,
+        when_busy: WhenBusy = "reject",
+    ) -> RunStream:
+        """Return a run to be entered: `async with agent.stream("...") as events: async for event in events: ...`.
+
+        Args:
+            prompt: What the user says.
+            session_id: The session, made where it does not exist; None means the agent's own.
+            config: The same and more; `session_id` wins.
+            when_busy: While the session has a run: refuse, wait behind it, or steer it.
+
+        Raises:
+            RuleViolation: `command.invalid` or `session.invalid`; entering may raise `session.busy` and others.
+        """
+        message = decisions.user_message(prompt, limits=self.limits)
+        wanted = session_id if session_id is not None else config.session_id if config is not None else None
+        turns = config.max_turns if config is not None and config.max_turns is not None else self.max_turns
+        if turns < 1:
+            raise ValueError(f"max_turns is at least 1, not {turns}")
+        target = self.session_id if wanted is None else check_session_id(wanted)
+        return RunStream(self, message, target, turns, when_busy)
+
+    async def run(
+        self, prompt: str, *, session_id: str | None = None, config: AgentRunConfig | None = None
+    ) -> AssistantMessage:
+        """Run to the end and return the final answer. A checkpoint.
+
+        Raises:
+            RunFailed: The run failed.
+            RunCancelled: Somebody else cancelled it.
+            RuleViolation: It could not be started; see `stream`.
+        """
+        async with self.stream(prompt, session_id=session_id, config=config) as events:
+            return await events.final()
+
+    def session(self, session_id: str | None = None) -> SessionHandle:
+        """Return the handle of a session; None means the agent's own. Never a checkpoint.
+
+        Raises:
+            RuleViolation: `session.invalid`.
+        """
+        return SessionHandle(self, self.session_id if session_id is None else check_session_id(session_id))
+
+    def emit_external_event(self, event: ExternalEvent, *, config: AgentRunConfig | None = None) -> list[str]:
+        """Offer an event to every extension and return the names of those that accepted it.
+
+        Synchronous, and decided in memory. May be called from any thread; from another one than the agent's it waits
+        for the agent's event loop.
+
+        Args:
+            event: What happened.
+            config: Names the session; None means the agent's own.
+
+        Raises:
+            trio.RunFinishedError: Called from another thread when the agent's event loop has ended.
+        """
+        if threading.get_ident() == self._thread:
+            return self.broadcast(event, config)
+        return trio.from_thread.run_sync(self.broadcast, event, config, trio_token=self._token)
+
+    async def attach(self, channel: trio.MemoryReceiveChannel[ExternalEvent], *, session_id: str | None = None) -> None:
+        """Feed a session from a memory channel, until the channel ends or the session does. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        session = await self.open(self.session_id if session_id is None else check_session_id(session_id))
+        config = AgentRunConfig(session_id=session.id)
+
+        async def pump() -> None:
+            async with channel:
+                async for event in channel:
+                    self.broadcast(event, config)
+
+        assert session.nursery is not None
+        session.nursery.start_soon(pump, name=f"{session.id}/external events")
+
+    # ---- sessions
+
+    def find(self, session_id: str) -> Session | None:
+        """Return the session if it is open. Never a checkpoint."""
+        return self._sessions.get(session_id)
+
+    def ref(self, session_id: str) -> Ref[Request] | None:
+        return self._refs.get(session_id)
+
+    async def open(self, session_id: str) -> Session:
+        """Return the session, made or loaded where it is not open. A checkpoint only then.
+
+        Raises:
+            RuleViolation: `session.closed` - the agent is closed; `session.limit`; `store.failed`.
+        """
+        session = self._sessions.get(session_id)
+        while session is None or session_id in self._opening:
+            opening = self._opening.get(session_id)
+            if opening is not None:
+                await opening.wait()
+            else:
+                await self._make(session_id)
+            session = self._sessions.get(session_id)
+        return session
+
+    async def _make(self, session_id: str) -> None:
+        if self.closed:
+            raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
+        if len(self._sessions) + len(self._opening) >= self.limits.max_sessions:
+            raise RuleViolation(Code.SESSION_LIMIT, f"agent {self.name!r} has {self.limits.max_sessions} sessions open")
+        self._opening[session_id] = opening = trio.Event()
+        try:
+            stored = await self.store.load(session_id)
+            session = Session(self, session_id)
+            if stored is not None:
+                session.recover(stored.events)
+            else:
+                session.open_log(secrets.token_hex(8))
+                if self.instruction:
+                    session.append([ev.MessageAdded(SystemMessage(self.instruction))])
+            self._refs[session_id] = await self._supervisor.spawn(
+                session_actor, session, name=f"{self.name}/{session_id}", mailbox_size=self.limits.mailbox_size
+            )
+            if session.closed is not None:
+                raise session.closed
+            self._sessions[session_id] = session
+        except BaseException:
+            self._refs.pop(session_id, None)
+            raise
+        finally:
+            del self._opening[session_id]
+            opening.set()
+
+    async def open_session(self, session_id: str | None = None) -> tuple[SessionHandle, bool]:
+        """Return a session's handle and whether it was made now; without an id, one is minted. May be a checkpoint."""
+        wanted = f"s-{secrets.token_hex(8)}" if session_id is None else check_session_id(session_id)
+        created = wanted not in self._sessions
+        await self.open(wanted)
+        return SessionHandle(self, wanted), created
+
+    def find_session(self, session_id: str) -> SessionHandle | None:
+        """Return the handle of a session that is open, else None."""
+        return SessionHandle(self, session_id) if session_id in self._sessions else None
+
+    def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[SessionInfo], bool]:
+        """Return the open sessions after `after` in the order of their ids, and whether there are more."""
+        ids = sorted(session_id for session_id in self._sessions if session_id > after)
+        infos = [
+            SessionInfo(session_id, session.state.status, session.state.seq, len(session.state.open_asks()))
+            for session_id, session in ((session_id, self._sessions[session_id]) for session_id in ids[:limit])
+        ]
+        return infos, len(ids) > limit
+
+    async def close_session(self, session_id: str) -> None:
+        """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        session, ref = self._sessions.get(session_id), self._refs.get(session_id)
+        if session is None or ref is None:
+            return
+        self._cancel_all(session, "the session is being closed")
+        with trio.move_on_after(self.limits.close_grace_s):
+            await session.wait_idle()
+            await session.wait_committed(session.state.seq)
+        ref.drain()
+        with trio.move_on_after(self.limits.close_grace_s):
+            await ref.join()
+        session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} is closed"))
+        await self.store.release(session_id)
+
+    def _cancel_all(self, session: Session, reason: str) -> None:
+        for queued in list(session.state.queue or ()):
+            session.cancel_run(queued.id, reason)
+        session.cancel_run(session.state.root, reason)
+
+    def forget(self, session: Session) -> None:
+        """A session has shut. Called by it."""
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._refs.pop(session.id, None)
+
+    # ---- called by sessions
+
+    def decide_prompt(
+        self, state: State, message: UserMessage, *, max_turns: int, when_busy: WhenBusy
+    ) -> list[ev.Event]:
+        return decisions.prompt(state, message, max_turns=max_turns, when_busy=when_busy, limits=self.limits)
+
+    def start_run(self, session: Session, run_id: str) -> None:
+        """The record says that a run has started: give it its task, in the session's nursery."""
+        live = LiveRun(self, session, session.state.runs[run_id])
+        session.lives[run_id] = live
+        if session.callers is not None:
+            live.caller = session.callers.pop(run_id, None)
+            session.callers = session.callers or None
+        self.active_runs += 1
+        assert session.nursery is not None
+        session.nursery.start_soon(live.execute, name=run_id)
+
+    def run_ended(self, live: LiveRun) -> None:
+        """The record says that a run has ended."""
+        self.active_runs -= 1
+        self.grace.ended(live)
+
+    def broadcast(self, event: ExternalEvent, config: AgentRunConfig | None, *, cause: str = "") -> list[str]:
+        """`emit_external_event` in the agent's own thread. One extension that raises does not hide the event."""
+        if cause and config is not None and config.session_id is not None:
+            session = self._sessions.get(config.session_id)
+            known = (session.state.commands or {}).get(cause) if session is not None else None
+            if known is not None:
+                return list(known.accepted)
+        accepted: list[str] = []
+        self._cause = cause
+        try:
+            for extension in self.hooks.accept:
+                try:
+                    if extension.accept(config, event):
+                        accepted.append(extension.name)
+                except Exception:
+                    logger.exception("accept() of %s raised; the others are asked all the same", extension.name)
+        finally:
+            self._cause = ""
+        return accepted
+
+    def answer_now(self, session_id: str | None, tool_call_id: object, payload: object, *, via: str) -> bool:
+        """Answer an ask on behalf of an extension; False where the ask does not take it. Never a checkpoint."""
+        session = self._sessions.get(self.session_id if session_id is None else session_id)
+        if session is None:
+            return False
+        try:
+            session.act(self._cause, decisions.answer, tool_call_id, payload, via=via, limits=self.limits)
+        except RuleViolation:
+            return False
+        return True
+
+    def clear_todos(self, session_id: str) -> None:
+        """Forget the list of the session's active run. Never a checkpoint."""
+        session = self._sessions.get(session_id)
+        run = session.state.run if session is not None else None
+        if session is not None and run is not None and run.todos is not None:
+            session.append(decisions.write_todos(run, None), run=run.id)
+
+    async def aclose(self) -> None:
+        """Close all sessions: cancel in slices, so that the event loop is never held, then wait within the grace."""
+        self.closed = True
+        sessions = list(self._sessions.values())
+        for position, session in enumerate(sessions):
+            self._cancel_all(session, "the agent is being closed")
+            if position % _SLICE == _SLICE - 1:
+                await trio.lowlevel.checkpoint()
+        with trio.move_on_after(self.limits.close_grace_s):
+            for session in sessions:
+                await session.wait_idle()
+        await trio.lowlevel.checkpoint()
+
+
+def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+    named: dict[str, Tool] = {}
+    for tool in cast("Sequence[object]", tools):
+        if not isinstance(tool, Tool):
+            raise TypeError(f"a tool is made with @tool or Tool.from_model, not {tool!r}")
+        if tool.name in named:
+            raise ValueError(f"two tools are named {tool.name!r}")
+        named[tool.name] = tool
+    return named
+
+
+async def _keep_grace(ctx: Ctx[object], grace: CancelGrace) -> None:
+    ctx.ready()
+    await grace.keep()
+
+
+@asynccontextmanager
+async def open_agent(
+    model: Model,
+    *,
+    name: str = "agent",
+    instruction: str = "",
+    tools: Sequence[Tool] = (),
+    extensions: Sequence[AgentExtension] = (),
+    store: SessionStore | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    max_turns: int | None = None,
+    clock: Clock | None = None,
+    threads: Threads | None = None,
+    system: System | None = None,
+) -> AsyncIterator[Agent]:
+    """Open an agent for the length of a block. Everything it starts ends with the block.
+
+    Args:
+        model: What generates the messages.
+        name: Names the agent and its actors.
+        instruction: The system message at the start of each session's history; "" for none.
+        tools: What the model may call, beside what the extensions register.
+        extensions: See `AgentExtension`; their names must differ.
+        store: Where logs are kept; None keeps them in memory and forgets a session when it is closed.
+        limits: See `protocol.limits`.
+        max_turns: Model calls per run; None means `limits.max_turns`.
+        clock: Unix time; None reads it once and goes on with trio's clock.
+        threads: Where blocking tools run; None means trio's worker threads.
+        system: An actor system to live in; None opens one.
+
+    Raises:
+        TypeError, ValueError: Tools or extensions that are none, or share a name.
+    """
+    if store is None:
+        store = MemoryStore()
+    async with AsyncExitStack() as stack:
+        if system is None:
+            system = await stack.enter_async_context(open_system(name=name))
+        supervisor = await system.supervise(name=f"{name}/sessions", restart="temporary")
+        agent = Agent(
+            model,
+            supervisor,
+            name=name,
+            instruction=instruction,
+            tools=tools,
+            extensions=extensions,
+            store=store,
+            limits=limits,
+            max_turns=limits.max_turns if max_turns is None else max_turns,
+            clock=clock or TrioClock(time.time()),
+            threads=threads or WorkerThreads(),
+        )
+        grace = await system.spawn(_keep_grace, agent.grace, name=f"{name}/cancel grace")
+        for extension in agent.extensions:
+            extension.bind(agent)
+        try:
+            yield agent
+            await agent.aclose()
+        finally:
+            agent.closed = True
+            for extension in agent.extensions:
+                extension.unbind(agent)
+            grace.stop("the agent is closed")
+            supervisor.stop("the agent is closed")
+            with trio.move_on_after(limits.close_grace_s, shield=True):
+                await supervisor.join()
+                await store.aclose()

@@ -1,0 +1,184 @@
+"""The tool calls of a turn: each gets exactly one result, recorded when it is there, whatever becomes of the others.
+
+Inline tools run first, in call order. A single other call runs in the run's own task; several run in a nursery. A call
+with an open ask waits for it in its own task, so an ask never holds up its siblings.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+
+from actors.agent.extension import CallTool
+from actors.agent.tools import Tool, failure
+from protocol import events as ev
+from protocol.chat import CallOutcome, ToolCall, ToolMessage, ToolResult
+from protocol.decisions import error_content
+from protocol.errors import Code, Detail, LocalProtocolError, RuleViolation, ToolError
+from protocol.phases import Phase
+from protocol.sendable import check_size, check_text
+
+if TYPE_CHECKING:
+    from actors.agent.run import LiveRun
+
+
+async def perform_calls(live: "LiveRun") -> None:
+    """Bring every call of the turn that has no result yet to its result. A checkpoint."""
+    calls = [record.call for record in (live.record.calls or {}).values() if record.result is None]
+    waiting: list[tuple[ToolCall, Tool]] = []
+    inline: list[tuple[ToolCall, Tool]] = []
+    for call in calls:
+        tool = await _prepare(live, call)
+        if tool is None:
+            continue
+        asked = live.session.state.asks is not None and call.id in live.session.state.asks
+        (inline if tool.inline and not asked else waiting).append((call, tool))
+    await live.enter(Phase.RUNNING_TOOL)
+    for call, tool in inline:
+        await live.wait_room()
+        await _perform(live, call, tool)
+    if len(waiting) == 1:
+        await _perform(live, *waiting[0])
+    elif waiting:
+        async with trio.open_nursery() as nursery:
+            for call, tool in waiting:
+                nursery.start_soon(_perform, live, call, tool)
+    await trio.lowlevel.checkpoint_if_cancelled()
+    await live.enter(Phase.READY)
+
+
+async def _prepare(live: "LiveRun", call: ToolCall) -> Tool | None:
+    """Return the tool of a call that may run. A call that may not gets its result here."""
+    tool = live.context.tools.get(call.name)
+    error: Exception | None = None
+    if call.invalid:
+        error = ToolError(call.invalid, code=Code.CALL_INVALID)
+    elif tool is None:
+        known = ", ".join(sorted(live.context.tools)) or "none"
+        error = ToolError(f"there is no tool {call.name!r}; known: {known}", code=Code.TOOL_UNKNOWN)
+    else:
+        for extension in live.agent.hooks.before_tool:
+            try:
+                await extension.before_tool(live.context, call)
+            except Exception as raised:
+                error = raised
+                break
+    if error is None:
+        return tool
+    await _settle(live, call, None, error)
+    return None
+
+
+async def _perform(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
+    """Wait for the call's ask, run the tool, record the result."""
+    session = live.session
+    if session.state.asks is not None and call.id in session.state.asks:
+        await session.wait_settled(call.id)
+    await live.wait_room()
+    started = ev.ToolStarted(call.id, call.name)
+    live.stamp(started)
+    # A tool may have effects: it starts when its start is kept.
+    seq = session.append([started], run=live.id)
+    if session.committed < seq:
+        await session.wait_committed(seq)
+    result: ToolResult | None = None
+    error: Exception | None = None
+    working = live.working = live.working or {}
+    working[call.id] = call.name
+    try:
+        if live.agent.hooks.on_tool_call:
+            result = await _chain(live, tool)(_own_copy(call))
+        elif tool.inline:
+            result = tool.invoke_inline(live.context, call)
+        else:
+            result = await tool.invoke(live.context, call, live.agent.threads)
+    except Exception as raised:
+        error = raised
+    except BaseException as raised:
+        if not _is_foreign(raised):
+            raise
+        error = ToolError(f"{call.name} ended with {_kinds(raised)}, though nobody cancelled or stopped it")
+    finally:
+        working.pop(call.id, None)
+    if error is None and not isinstance(result, ToolResult):
+        error = LocalProtocolError(f"{call.name} was wrapped into {type(result).__name__}, which is no ToolResult")
+    await _settle(live, call, result, error)
+
+
+def _chain(live: "LiveRun", tool: Tool) -> CallTool:
+    async def body(call: ToolCall) -> ToolResult:
+        if tool.inline:
+            return tool.invoke_inline(live.context, call)
+        return await tool.invoke(live.context, call, live.agent.threads)
+
+    call_next: CallTool = body
+    for extension in reversed(live.agent.hooks.on_tool_call):
+        call_next = partial(extension.on_tool_call, live.context, call_next=call_next)
+    return call_next
+
+
+def _own_copy(call: ToolCall) -> ToolCall:
+    """Return a call whose arguments may be changed without changing the history."""
+    return msgspec.structs.replace(call, arguments=msgspec.json.decode(msgspec.json.encode(call.arguments)))
+
+
+async def _settle(live: "LiveRun", call: ToolCall, result: ToolResult | None, error: Exception | None) -> None:
+    """Record the one result of a call. A run that has ended has given the call its result already."""
+    code = ""
+    if error is not None:
+        code, message, details = failure(error)
+        result = ToolResult(error_content(code, message, details), success=False)
+    assert result is not None
+    for extension in live.agent.hooks.after_tool:
+        try:
+            await extension.after_tool(live.context, call, result, error)
+        except Exception as raised:
+            code = str(Code.EXTENSION_FAILED)
+            text = f"{extension.name} refused the result of {call.name}: {failure(raised)[1]}"
+            result = ToolResult(error_content(code, text), success=False)
+            break
+    message_, code = _message(live, call, result, code)
+    event: ev.Event
+    if message_.outcome is CallOutcome.COMPLETED:
+        event = ev.ToolCompleted(message_)
+    else:
+        event = ev.ToolFailed(message_, code or Code.TOOL_FAILED)
+    live.stamp(event)
+    live.session.append([event], run=live.id)
+
+
+def _message(live: "LiveRun", call: ToolCall, result: ToolResult, code: str) -> tuple[ToolMessage, str]:
+    """Return the result as it is stored: encodable and within the size limit, else an error that says why not."""
+    outcome = CallOutcome.COMPLETED if result.success else CallOutcome.FAILED
+    message = ToolMessage(call.id, call.name, result.content, outcome)
+    limit = live.agent.limits.max_event_bytes
+    try:
+        check_text(result.content, path=f"the result of {call.name}")
+        if len(result.content) * 6 > limit:  # six bytes: the longest escape of one character
+            check_size(message, max_bytes=limit)
+    except RuleViolation as refused:
+        text = f"{call.name} ran, but its result cannot be kept: {refused.message}"
+        content = error_content(refused.code, text, (Detail("content", refused.code, refused.message),))
+        return ToolMessage(call.id, call.name, content, CallOutcome.FAILED), str(refused.code)
+    return message, code
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Say whether a tool raised this on its own account: a Cancelled that nobody sent us, `SystemExit`, ...
+
+    A real cancel has a scope of ours that is cancelled, and goes on to it. Ctrl-C is the application's.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_foreign(inner) for inner in error.exceptions)
+    if isinstance(error, KeyboardInterrupt):
+        return False
+    if isinstance(error, trio.Cancelled):
+        return trio.current_effective_deadline() > float("-inf")
+    return True
+
+
+def _kinds(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return ", ".join(sorted({_kinds(inner) for inner in error.exceptions}))
+    return type(error).__name__

@@ -1,0 +1,197 @@
+"""`AgentRunContext`: what an extension or a tool sees of its run, and all it may change."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+from actors.agent.tools import Tool
+from actors.agent.view import AgentEvent, AgentEventType
+from protocol import decisions
+from protocol import events as ev
+from protocol.asks import Question
+from protocol.chat import Message, ModelRequest, UserMessage
+from protocol.errors import LocalProtocolError
+from protocol.history import Run
+from protocol.phases import Phase
+from protocol.sendable import check_size, copy_json
+from protocol.todos import TodoList
+
+if TYPE_CHECKING:
+    from actors.agent.run import LiveRun
+    from actors.agent.session import Session
+
+T = TypeVar("T")
+
+
+class MessagesView(Sequence[Message]):
+    """The history as it was at one moment, without copying it: it only ever grows at its end."""
+
+    __slots__ = ("_length", "_messages")
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+        self._length = len(messages)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [self._messages[i] for i in range(*index.indices(self._length))]
+        if not -self._length <= index < self._length:
+            raise IndexError(f"message {index} of {self._length}")
+        return self._messages[index if index >= 0 else self._length + index]
+
+
+class AgentRunContext:
+    """One run, as its hooks and tools see it.
+
+    Every change is a record in the session's log; once the run has ended it is refused with `run.settled`.
+
+    Attributes:
+        tools: The tools the model may call, by name. Change it freely: it belongs to this run.
+        server_tools: Provider-side tools, passed through as they are.
+        input_message: The user's message; `on_message` may replace it.
+    """
+
+    __slots__ = ("_live", "_slots", "input_message", "server_tools", "tools")
+
+    def __init__(self, live: "LiveRun", input_message: UserMessage) -> None:
+        self._live = live
+        self._slots: dict[object, Any] | None = None
+        self.input_message = input_message
+        self.tools: dict[str, Tool] = dict(live.agent.tools)
+        self.server_tools: list[Any] = []
+
+    @property
+    def session(self) -> "Session":
+        return self._live.session
+
+    @property
+    def session_id(self) -> str:
+        return self._live.session.id
+
+    @property
+    def run_id(self) -> str:
+        return self._live.id
+
+    @property
+    def phase(self) -> Phase:
+        return self._live.phase
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The history as it is now, read-only."""
+        return MessagesView(self._live.session.state.messages)
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The session's durable state. Change it with `set_state`."""
+        return self._live.session.state.state or {}
+
+    @property
+    def todos(self) -> TodoList | None:
+        """The run's sequential todo list."""
+        return self._live.record.todos
+
+    @property
+    def record(self) -> Run:
+        """The run's record, to be read."""
+        return self._live.record
+
+    def register_tool(self, tool: Tool) -> None:
+        """Give the model a tool for this run.
+
+        Raises:
+            ValueError: A tool of that name is there already.
+        """
+        if tool.name in self.tools:
+            raise ValueError(f"run {self.run_id} has a tool {tool.name!r} already")
+        self.tools[tool.name] = tool
+
+    def add_message(self, message: Message, index: int | None = None) -> None:
+        """Insert a message into the history, at its end or at `index`."""
+        check_size(message, max_bytes=self._live.agent.limits.max_event_bytes)
+        self._append(ev.MessageAdded(message, index))
+
+    def replace_messages(self, messages: Sequence[Message], *, reason: str = "") -> None:
+        """Replace the whole history."""
+        self._append(ev.HistoryReplaced(tuple(messages), reason))
+
+    def set_state(self, key: str, value: Any) -> None:
+        """Set a key of the session's durable state; None removes it.
+
+        Raises:
+            RuleViolation: `event.unsendable` or `event.too_large` - the value is not JSON.
+        """
+        limits = self._live.agent.limits
+        copied = copy_json(value, max_depth=limits.max_depth, path=key)
+        check_size(copied, max_bytes=limits.max_event_bytes)
+        self._append(ev.StateChanged(key, copied))
+
+    @overload
+    def emit(self, event: AgentEvent, /) -> None: ...
+    @overload
+    def emit(self, event: str, payload: Mapping[str, Any], /) -> None: ...
+    def emit(self, event: AgentEvent | str, payload: Mapping[str, Any] | None = None, /) -> None:
+        """Emit a CUSTOM event. It is recorded, copied, and shown to whoever watches. Never a checkpoint.
+
+        Raises:
+            LocalProtocolError: The event is not a CUSTOM one, or has no name.
+            RuleViolation: `event.unsendable` or `event.too_large` - the payload is not JSON.
+        """
+        if isinstance(event, AgentEvent):
+            if event.type is not AgentEventType.CUSTOM:
+                raise LocalProtocolError(f"an extension emits CUSTOM events, not {event.type}")
+            name, payload = event.name, event.payload
+        else:
+            name = event
+        if not name.strip():
+            raise LocalProtocolError("a CUSTOM event needs a name")
+        limits = self._live.agent.limits
+        copied = cast("dict[str, Any]", copy_json(payload or {}, max_depth=limits.max_depth))
+        check_size(copied, max_bytes=limits.max_event_bytes)
+        self._append(ev.Custom(name, copied))
+
+    def open_ask(self, tool_call_id: str, questions: tuple[Question, ...], *, answers_call: bool = True) -> None:
+        """Put a question for a call of this turn; the call waits for its outcome before it starts.
+
+        Registered and shown in one step. Call it in `before_tool`. Never a checkpoint.
+
+        Raises:
+            RuleViolation: See `protocol.decisions.open_ask`.
+        """
+        session, run = self._live.session, self._live.record
+        session.append(
+            decisions.open_ask(session.state, run, tool_call_id, questions, answers_call=answers_call), run=run.id
+        )
+
+    def write_todos(self, todos: TodoList | None, tool_call_id: str = "") -> None:
+        """Record the run's list, already validated; None forgets it."""
+        self._live.session.append(decisions.write_todos(self._live.record, todos, tool_call_id), run=self.run_id)
+
+    def slot(self, owner: object, factory: Callable[[], T]) -> T:
+        """Return what `owner` keeps for this run, made by `factory` at first. It goes with the run."""
+        if self._slots is None:
+            self._slots = {}
+        if owner not in self._slots:
+            self._slots[owner] = factory()
+        return cast("T", self._slots[owner])
+
+    def request(self, turn: int) -> ModelRequest:
+        """Return the model request as it stands."""
+        return ModelRequest(
+            messages=self.messages,
+            tools=tuple([tool.definition for tool in self.tools.values()]),
+            server_tools=tuple(self.server_tools),
+            session_id=self.session_id,
+            turn=turn,
+        )
+
+    def _append(self, event: ev.Event) -> None:
+        live = self._live
+        live.stamp(event)
+        live.session.append([event], run=live.id)

@@ -1,0 +1,310 @@
+"""A run in motion: performs, step by step, what the run's record says comes next.
+
+It keeps no state of the loop in locals: each step is read from the record (`protocol.steps`), each effect is recorded
+before the next. How a run ends is read from the record too, in one synchronous step that no second cancel can split.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import trio
+from msgspec.structs import force_setattr
+
+from actors.agent.calls import perform_calls
+from actors.agent.context import AgentRunContext
+from actors.agent.extension import MessageAppended, PhaseTransition, RunCancelledEvent
+from actors.agent.generation import stream_message
+from actors.agent.stream import RunStream
+from actors.agent.tools import failure
+from protocol import decisions, phases
+from protocol import events as ev
+from protocol.chat import AssistantMessage, Message, ModelEvent, ModelRequest
+from protocol.errors import Code, RuleViolation, ToolError
+from protocol.history import Run
+from protocol.ids import message_id
+from protocol.phases import Phase
+from protocol.steps import Step, next_step
+
+if TYPE_CHECKING:
+    from actors.agent.agent import Agent
+    from actors.agent.session import Session
+
+logger = logging.getLogger("actors.run")
+
+
+class LiveRun:
+    """The task side of a run.
+
+    Attributes:
+        record: The run's record. After its end it is no longer in the session's state, and nothing changes it.
+        scope: What a cancel cancels.
+        caller: The stream of whoever started the run in this process, if it is watched.
+        partial: The text of the message that is being streamed, and its id.
+        working: Names of the tools whose bodies are running, by call id.
+    """
+
+    __slots__ = (
+        "agent", "caller", "context", "id", "partial", "phase", "record", "scope", "session", "working",
+    )  # fmt: skip
+
+    def __init__(self, agent: "Agent", session: "Session", record: Run) -> None:
+        self.agent = agent
+        self.session = session
+        self.record = record
+        self.id = record.id
+        self.scope = trio.CancelScope()
+        self.caller: RunStream | None = None
+        self.context = AgentRunContext(self, record.input)
+        self.phase = Phase.CREATED
+        self.partial: Any = None
+        self.working: dict[str, str] | None = None
+
+    # ---- called by the session, synchronously
+
+    def cancel(self) -> None:
+        """The record says that a cancel was requested."""
+        self.scope.cancel(reason=self.record.reason or f"run {self.id} was cancelled")
+        self.agent.grace.watch(self)
+
+    def abandon(self, why: RuleViolation) -> None:
+        """The session is closed; nothing of this run can be recorded any more."""
+        self.scope.cancel(reason=str(why))
+        self.ended()
+
+    def ended(self) -> None:
+        """The record has its terminal event, or never will."""
+        self.agent.run_ended(self)
+
+    def give_up(self) -> None:
+        """The cancel grace is over: record the end without the tools that go on, and name them."""
+        if self.id in self.session.state.runs and self.session.closed is None:
+            stuck = tuple(sorted(set((self.working or {}).values()))) or ("a hook or the model",)
+            logger.warning(
+                "session %s run %s: still running after the cancel grace: %s", self.session.id, self.id, stuck
+            )
+            self.session.append(decisions.finish(self.session.state, self.record, "cancelled", stuck=stuck))
+
+    def stamp(self, event: ev.Event) -> None:
+        """Write on an event whose it is."""
+        force_setattr(event, "run", self.id)
+        if self.record.path:
+            force_setattr(event, "path", self.record.path)
+
+    def show(self, event: ev.Ephemeral) -> None:
+        self.stamp(event)
+        self.session.show(event)
+
+    # ---- the task
+
+    async def execute(self) -> None:
+        """Run to the end. The scope of the run is here; what it owns goes with it."""
+        how: Literal["completed", "failed"] = "failed"
+        error: BaseException | None = None
+        try:
+            with self.scope:
+                await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
+                await self._loop()
+                how = "completed"
+        except* Exception as errors:
+            error = errors  # on the record, not the session's crash; Cancelled goes on to its scope
+        finally:
+            # Hooks that are told of the end are asynchronous, so shielded with a deadline; the record is not.
+            if error is not None or self._cancelled:
+                await self._tell_end(error)
+            self._finish(how, error)
+
+    @property
+    def _cancelled(self) -> bool:
+        return self.record.cancelling or trio.current_effective_deadline() == float("-inf")
+
+    def _finish(self, how: Literal["completed", "failed"], error: BaseException | None) -> None:
+        session = self.session
+        if self.id not in session.state.runs or session.closed is not None:
+            return  # given up, or closed, while it was unwinding
+        if error is not None:
+            code, message = _describe(_unwrap(error))
+        else:
+            code, message = str(Code.SESSION_CRASHED), "the run was torn down"
+        if self._cancelled:
+            events = decisions.finish(
+                session.state, self.record, "cancelled", message="the session was cancelled",
+                error=message if error is not None else "",
+            )  # fmt: skip
+        else:
+            events = decisions.finish(session.state, self.record, how, code=code, message=message)
+            if how == "failed":
+                logger.info("session %s run %s failed: %s", session.id, self.id, code)
+        self.phase = phases.enter(self.phase, Phase.CANCELLED if self._cancelled else Phase(how))
+        session.append(events)
+
+    async def _tell_end(self, error: BaseException | None) -> None:
+        hooks = self.agent.hooks
+        if self._cancelled:
+            told = [(ext, partial(ext.on_event, self.context, RunCancelledEvent(self.id, self.record.reason)))
+                    for ext in hooks.on_event]  # fmt: skip
+        else:
+            told = [(ext, partial(ext.on_error, self.context, _unwrap(cast("BaseException", error))))
+                    for ext in hooks.on_error]  # fmt: skip
+        for extension, tell in told:
+            try:
+                with trio.move_on_after(self.agent.limits.cleanup_s, shield=True) as scope:
+                    await tell()
+                if scope.cancelled_caught:
+                    logger.warning("%s did not finish its cleanup in time", extension.name)
+            except Exception as raised:
+                note = f"{extension.name} raised while it was told of the end: {type(raised).__name__}: {raised}"
+                logger.warning("session %s run %s: %s", self.session.id, self.id, note)
+                if error is not None:
+                    error.add_note(note)
+
+    async def _loop(self) -> None:
+        await self._set_up()
+        hooks, record = self.agent.hooks, self.record
+        response = AssistantMessage()
+        while True:
+            step = next_step(record)
+            if step is Step.CALL_MODEL:
+                if record.turn:
+                    await self.wait_taken()
+                response = await self._call_model()
+                if not response.tool_calls:
+                    await self._end_turn(response)
+            elif step is Step.RUN_CALLS:
+                await perform_calls(self)
+                await self._end_turn(response)
+            elif step is Step.STEER:
+                await self._steer()
+            elif step is Step.GIVE_UP:
+                raise RuleViolation(Code.RUN_MAX_TURNS, f"no final answer after {record.max_turns} model calls")
+            else:
+                break
+        for extension in hooks.after_run:
+            await extension.after_run(self.context, response)
+        for extension in hooks.on_success:
+            await extension.on_success(self.context, response)
+        for extension in hooks.on_event:
+            await extension.on_event(self.context, PhaseTransition(self.id, self.phase, Phase.COMPLETED))
+        await self.wait_taken()
+        # Completed is the end of a run that nobody cancelled: an acknowledged cancel comes first.
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def _set_up(self) -> None:
+        hooks, context = self.agent.hooks, self.context
+        await self.enter(Phase.LOADING_CONTEXT)
+        for extension in hooks.on_tool:
+            await extension.on_tool(context)
+        for extension in hooks.on_state:
+            await extension.on_state(context)
+        for extension in hooks.on_message:
+            await extension.on_message(context)
+        context.add_message(context.input_message)
+        await self._appended(context.input_message)
+        await self.enter(Phase.READY)
+        for extension in hooks.before_run:
+            await extension.before_run(context)
+
+    async def _end_turn(self, response: AssistantMessage) -> None:
+        await self._steer()
+        for extension in self.agent.hooks.after_turn:
+            await extension.after_turn(self.context, response)
+
+    async def _steer(self) -> None:
+        """Let the steering message that waited longest enter the history, if one waits."""
+        steers = self.record.steers
+        if steers:
+            steering = steers[0]
+            self.session.append(decisions.start_steering(self.record), run=self.id)
+            await self._appended(steering)
+
+    # ---- one model call
+
+    async def _call_model(self) -> AssistantMessage:
+        hooks, context, session, record = self.agent.hooks, self.context, self.session, self.record
+        for extension in hooks.before_turn:
+            await extension.before_turn(context)
+        turn = record.turn + 1
+        request = context.request(turn)
+        for extension in hooks.before_model:
+            await extension.before_model(context, request)
+            request = context.request(turn)
+        await self.enter(Phase.GENERATING)
+        message = await stream_message(self, self._open_model(request), message_id(self.id, turn), turn)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        completed = ev.ModelCompleted(message_id(self.id, turn), turn, message)
+        self.stamp(completed)
+        events: list[ev.Event] = [completed]
+        if record.steering is not None:
+            events.append(ev.SteeringCompleted(run=self.id, path=record.path))
+        self.partial = None
+        session.append(events, run=self.id)
+        await self.enter(Phase.READY)
+        await self._appended(message)
+        for extension in hooks.after_model:
+            await extension.after_model(context, message)
+        return message
+
+    def _open_model(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        call_next = self.agent.model.stream
+        for extension in reversed(self.agent.hooks.on_model_request):
+            call_next = partial(_wrapped, extension.on_model_request, self.context, call_next=call_next)
+        return call_next(request)
+
+    # ---- small helpers
+
+    async def enter(self, phase: Phase) -> None:
+        old, self.phase = self.phase, phases.enter(self.phase, phase)
+        for extension in self.agent.hooks.on_event:
+            await extension.on_event(self.context, PhaseTransition(self.id, old, phase))
+
+    async def _appended(self, message: Message) -> None:
+        for extension in self.agent.hooks.on_event:
+            await extension.on_event(self.context, MessageAppended(self.id, message))
+
+    async def wait_room(self) -> None:
+        """Wait while the caller's stream is full. A checkpoint only where it waits."""
+        if self.caller is not None and self.caller.full:
+            await self.wait_taken()
+
+    async def wait_taken(self) -> None:
+        """Wait until the caller has dealt with what was emitted. A checkpoint only where it waits."""
+        if self.caller is not None:
+            await self.session.wait_committed(self.session.state.seq)
+            await self.caller.wait_taken()
+
+
+async def _wrapped(
+    hook: Any, context: AgentRunContext, request: ModelRequest, *, call_next: Any
+) -> AsyncIterator[ModelEvent]:
+    """One wrapper's stream; whatever layer is inside it is closed before it, in the same task."""
+    opened: list[AsyncIterator[ModelEvent]] = []
+
+    def call_inner(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        inner = call_next(request)
+        opened.append(inner)
+        return cast("AsyncIterator[ModelEvent]", inner)
+
+    try:
+        async with aclosing(hook(context, request, call_inner)) as events:
+            async for event in events:
+                yield event
+    finally:
+        for inner in reversed(opened):
+            await cast("Any", inner).aclose()
+
+
+def _describe(error: Exception) -> tuple[str, str]:
+    """Return code and message of what ended a run. What a tool raised never gets here, so the rest is a hook's."""
+    code, message, _ = failure(error)
+    if code == Code.TOOL_FAILED and not isinstance(error, ToolError):
+        code = str(Code.EXTENSION_FAILED)
+    return code, message
+
+
+def _unwrap(error: BaseException) -> Exception:
+    """Return the one error of a group of one, else the group itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return cast("Exception", error)

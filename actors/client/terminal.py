@@ -1,0 +1,159 @@
+"""A terminal: keys in, the live area and what scrolls by out. The modes it changes are put back on every way out."""
+
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from actors.client.blocks import Block, Ended
+from actors.client.dialogue import Say, Send
+from actors.client.keys import Key, KeyReader, Line, Typed
+from actors.client.render import LiveArea, rich_block, signs
+from actors.client.watch import Watch
+from protocol.asks import Ask
+
+FRAME_S = 0.04
+# A terminal sends the rest of a sequence at once; a person does not follow Esc by another key within this.
+ESCAPE_S = 0.05
+_PASTE_ON, _PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
+
+
+@contextmanager
+def key_mode(keyboard: int, screen: int) -> Generator[Callable[[], None]]:
+    """Have keys come at once and unseen, pasted text marked as such; yield a function that sets this again.
+
+    Args:
+        keyboard: Descriptor of the terminal that is typed on.
+        screen: Descriptor of the terminal that is written to.
+    """
+    saved = termios.tcgetattr(keyboard)
+
+    def enter() -> None:
+        tty.setcbreak(keyboard, termios.TCSADRAIN)
+        os.write(screen, _PASTE_ON)
+
+    try:
+        enter()
+        yield enter
+    finally:
+        # The terminal itself may have gone away; there is nothing to put back then.
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, saved)
+        with suppress(OSError):
+            os.write(screen, _PASTE_OFF)
+
+
+class Terminal:
+    """The person's end of a watch."""
+
+    def __init__(self, watch: Watch, console: Console, keyboard: int) -> None:
+        self._watch = watch
+        self._console = console
+        self._keyboard = keyboard
+        self._marks = signs(console.encoding)
+        self._keys = KeyReader()
+        self._line = Line()
+        self._area = LiveArea(watch.view, watch.dialogue, self._marks, once=watch.once)
+        self._live = Live(
+            self._area,
+            console=console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=True,
+            redirect_stderr=sys.stderr.isatty(),
+            vertical_overflow="crop",
+        )
+        self._dirty = trio.Event()
+
+    async def run(self) -> Ended | None:
+        """Show the session and take what is typed until the watch ends; return how its run ended."""
+        with key_mode(self._keyboard, self._console.file.fileno()) as enter, self._live:
+
+            async def take_signals() -> None:
+                await self._take_signals(enter)
+
+            return await self._watch.run(self, self._read_keys, self._paint, take_signals)
+
+    # ---- what the watch tells
+
+    def block(self, block: Block) -> None:
+        self._console.print(rich_block(block, self._marks))
+
+    def opened(self, ask: Ask) -> None:
+        self._console.bell()
+
+    def notice(self, text: str) -> None:
+        self._area.notice = text
+
+    def changed(self) -> None:
+        if self._watch.dialogue.follow(self._watch.view) and self._line.text:
+            self._line.text = self._area.typed = ""
+            self._area.notice = "the question changed while you typed; please type again"
+        self._dirty.set()
+
+    # ---- tasks
+
+    async def _paint(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty = trio.Event()
+            self._live.refresh()
+            # Events and keys that come meanwhile share the next frame.
+            await trio.sleep(FRAME_S)
+
+    async def _take_signals(self, enter: Callable[[], None]) -> None:
+        with trio.open_signal_receiver(signal.SIGCONT, signal.SIGWINCH) as signals:
+            async for number in signals:
+                if number == signal.SIGCONT:
+                    enter()  # the shell has set its own modes in between
+                self._dirty.set()
+
+    async def _read_keys(self) -> None:
+        while True:
+            with trio.move_on_after(ESCAPE_S if self._keys.waiting else float("inf")) as patience:
+                await trio.lowlevel.wait_readable(self._keyboard)
+            if patience.cancelled_caught:
+                keys = self._keys.flush()
+            else:
+                try:
+                    data = os.read(self._keyboard, 65_536)
+                except OSError:
+                    data = b""
+                if not data:  # the terminal is gone
+                    self._watch.abort()
+                    return
+                keys = self._keys.feed(data)
+            for key in keys:
+                self._press(key)
+            self._area.typed = self._line.text
+            self._dirty.set()
+
+    def _press(self, key: Key | Typed) -> None:
+        watch = self._watch
+        self._area.notice = ""
+        if key is Key.ESCAPE:
+            if self._line.text:
+                self._line.text = ""
+            else:
+                self._do(watch.dialogue.escape(watch.view))
+        elif key is Key.END_OF_INPUT:
+            if not self._line.text and not watch.once:
+                watch.leave()
+        else:
+            finished = self._line.press(key)
+            if finished is not None:
+                self._do(watch.dialogue.submit(watch.view, finished), finished)
+
+    def _do(self, meant: Send | Say | None, line: str = "") -> None:
+        if isinstance(meant, Send):
+            self._watch.perform(meant, self)
+        elif isinstance(meant, Say):
+            self._area.notice = meant.message
+            self._line.text = line  # what was not understood can be corrected

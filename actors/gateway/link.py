@@ -1,0 +1,245 @@
+"""One connection as an actor: a reader, a writer and a heartbeat in one nursery, alive as long as the socket.
+
+OPEN -> CLOSING -> ENDED. The session never waits for a client: what it offers is queued or refused at once, and a
+client that lets its queue run over is cut off with its cursor. Whatever fails in here ends this connection alone.
+"""
+
+import logging
+import unicodedata
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from actors.gateway.calls import perform
+from actors.gateway.outbox import Outbox
+from actors.gateway.ports import ServedAgent, SessionHandle
+from actors.gateway.watch import EventEncoder, Watch
+from actors.gateway.websocket import ABNORMAL, Socket, SocketClosed
+from protocol import commands as cmd
+from protocol import jsonrpc
+from protocol import link as rules
+from protocol.errors import Code, RuleViolation
+from protocol.limits import Limits
+
+logger = logging.getLogger("actors.gateway")
+
+TEXT_ONLY, OVERFLOW, SUPERSEDED = 1003, 4008, 4009
+# An array stays below what clients accept as one message by default.
+MAX_BATCH_BYTES = 262_144
+
+
+class Link:
+    """One client's connection."""
+
+    def __init__(
+        self,
+        socket: Socket,
+        agent: ServedAgent,
+        limits: Limits,
+        encoder: EventEncoder,
+        *,
+        name: str = "link",
+        identify: Callable[["Link", str], None] = lambda link, client: None,
+    ) -> None:
+        self.name = name
+        self.state = rules.Link(limits=limits)
+        self.watches: dict[str, Watch] = {}
+        self.received = self.sent = 0
+        self._socket = socket
+        self._agent = agent
+        self._limits = limits
+        self._encoder = encoder
+        self._identify = identify
+        self._outbox = Outbox(max_bytes=limits.max_outbox_bytes, max_messages=limits.max_outbox_messages)
+        self._wake = trio.Event()
+        self._scope = trio.CancelScope()
+        self._goodbye: tuple[int, str] | None = None
+        self._ended = False
+
+    # ---- its life
+
+    async def run(self) -> SocketClosed:
+        """Serve until the socket closes, from whichever side; return how. A checkpoint.
+
+        Whatever ends it, no session knows this link afterwards.
+        """
+        closed = SocketClosed(*(self._goodbye or ()))
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    nursery.start_soon(self._beat)
+                    await self._read()
+        except* SocketClosed as group:
+            closed = _first(group)
+        finally:
+            self._let_go()
+        return SocketClosed(*self._goodbye) if self._goodbye is not None else closed
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Send what is queued, then close. Synchronous and idempotent; it takes a bounded time."""
+        if self._goodbye is None:
+            self._goodbye = (code, reason)
+            limit = self._limits.write_deadline_s + self._limits.close_deadline_s
+            self._scope.deadline = min(self._scope.deadline, trio.current_time() + limit)
+            self._wake.set()
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more is queued for the client."""
+        return self._ended or self._goodbye is not None
+
+    def _let_go(self) -> None:
+        self._ended = True
+        self._outbox.clear()
+        for watch in self.watches.values():
+            watch.end()
+        self.watches.clear()
+        self.state.cursors.clear()
+
+    # ---- its tasks
+
+    async def _read(self) -> None:
+        while True:
+            message = await self._socket.receive()
+            if self.ended:
+                continue
+            self.received += 1
+            if isinstance(message, bytes):
+                self.close(TEXT_ONLY, "only text frames are spoken here")
+                continue
+            await self._answer(message)
+
+    async def _write(self) -> None:
+        most = 1
+        while True:
+            if self.state.batch:
+                most = self._limits.max_batch
+            items = self._outbox.take(max_messages=most, max_bytes=MAX_BATCH_BYTES)
+            if items:
+                frame = items[0].frame if len(items) == 1 else jsonrpc.join(item.frame for item in items)
+                await self._socket.send(frame.decode())
+                self.sent += len(items)
+                for item in items:
+                    if isinstance(item.reader, Watch) and item.seq:
+                        item.reader.sent = item.seq
+            elif self._goodbye is not None:
+                await self._socket.close(*self._goodbye)
+                raise SocketClosed(*self._goodbye)
+            else:
+                self._wake = trio.Event()
+                await self._wake.wait()
+
+    async def _beat(self) -> None:
+        while True:
+            await trio.sleep(self._limits.ping_interval_s)
+            if self.watches:
+                heads = {session: watch.seq for session, watch in self.watches.items()}
+                self._queue(jsonrpc.notification("heartbeat", {"heads": heads}))
+            with trio.move_on_after(self._limits.ping_timeout_s) as scope:
+                await self._socket.ping()
+            if scope.cancelled_caught:
+                raise SocketClosed(ABNORMAL, "no answer to a ping")
+
+    # ---- calls
+
+    async def _answer(self, text: str) -> None:
+        call = jsonrpc.read_frame(text, max_bytes=self._limits.max_message_bytes, max_depth=self._limits.max_depth)
+        if isinstance(call, jsonrpc.BadFrame):
+            self._queue_reply(jsonrpc.bad_frame(call))
+            return
+        call_id = call.id if isinstance(call, jsonrpc.Request) else None
+        method = cmd.METHODS.get(call.method)
+        if method is None:
+            if call_id is not None:
+                self._queue_reply(jsonrpc.error(call_id, jsonrpc.METHOD_NOT_FOUND, _NO_METHOD))
+            return
+        reply = partial(self._reply, call_id)
+        try:
+            await perform(self._agent, self, cmd.read_params(method, call.params), reply)
+        except RuleViolation as refused:
+            reply(refused)
+        except Exception as error:
+            logger.error("%s: %s failed", self.name, call.method, exc_info=error)
+            if call_id is not None:
+                self._queue_reply(jsonrpc.error(call_id, jsonrpc.INTERNAL_ERROR, "the server failed; it was logged"))
+
+    def _reply(self, call_id: jsonrpc.Id | None, result: object) -> None:
+        if call_id is None or self.ended:
+            return
+        try:
+            is_refusal = isinstance(result, RuleViolation)
+            frame = jsonrpc.refusal(call_id, result) if is_refusal else jsonrpc.response(call_id, result)
+        except RuleViolation as unsendable:
+            frame = jsonrpc.refusal(call_id, unsendable)
+        self._queue_reply(frame)
+
+    def identify(self, client: str) -> None:
+        """Make this the client's only link."""
+        self._identify(self, client)
+
+    # ---- the outbox
+
+    def make_watch(self, handle: SessionHandle, cursor: int) -> Watch:
+        """Return a subscription that queues into this link."""
+        return Watch(handle, self._encoder, self._queue_event, self._watch_closed, seq=cursor)
+
+    def _queue_event(self, watch: Watch, frame: bytes, seq: int) -> bool:
+        if self.ended:
+            return False
+        if not self._outbox.put(frame, watch, seq):
+            self._overflow()
+            return False
+        self._wake.set()
+        if seq:
+            rules.advance(self.state, watch.handle.id, seq)
+        return True
+
+    def _queue(self, frame: bytes) -> None:
+        if not self.ended:
+            if self._outbox.put(frame):
+                self._wake.set()
+            else:
+                self._overflow()
+
+    def _queue_reply(self, frame: bytes) -> None:
+        if not self.ended:
+            if self._outbox.put_reply(frame):
+                self._wake.set()
+            else:
+                self._overflow()
+
+    def _overflow(self) -> None:
+        """Drop what the client will not take; tell it, if it still reads, how far it got."""
+        self._outbox.clear()
+        for session, watch in self.watches.items():
+            watch.ended = True
+            self._outbox.put_reply(_detached(session, Code.LINK_TOO_SLOW, watch.sent))
+        self.close(OVERFLOW, Code.LINK_TOO_SLOW)
+
+    def _watch_closed(self, watch: Watch, code: Code, seq: int) -> None:
+        session = watch.handle.id
+        if self.watches.get(session) is watch:
+            del self.watches[session]
+            rules.detach(self.state, session)
+            self._queue(_detached(session, code, seq))
+
+
+_NO_METHOD = f"no such method; there are {', '.join(cmd.METHODS)}"
+
+
+def _detached(session: str, code: Code, seq: int) -> bytes:
+    return jsonrpc.notification("detached", {"session": session, "code": code, "seq": seq})
+
+
+def _first(group: BaseExceptionGroup[SocketClosed]) -> SocketClosed:
+    for error in group.exceptions:
+        return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError("a group is never empty")
+
+
+def clean(text: str, limit: int = 80) -> str:
+    """Return `text` fit for a log line: short, and without anything that moves the cursor or turns text around."""
+    shown = "".join("?" if unicodedata.category(char)[0] in "CZ" and char != " " else char for char in text[:limit])
+    return shown + ("..." if len(text) > limit else "")

@@ -1,0 +1,104 @@
+"""What can go wrong between actors, as types, and how a group of one becomes its one error.
+
+It decides the words of these errors and nothing else; it must not know mailboxes, tasks or supervisors.
+"""
+
+from collections.abc import Iterator
+
+import trio
+
+
+class ActorError(Exception):
+    """Base of what the actor runtime itself raises."""
+
+
+class ActorGone(ActorError):
+    """The actor has ended, or ended before it answered.
+
+    Attributes:
+        name: The actor's name.
+        reason: Why it ended: `returned`, `drained`, `crashed`, `cancelled`, or what `stop(reason)` was given.
+        cause: The error it crashed with, or None. It is `__cause__` too.
+    """
+
+    def __init__(self, name: str, reason: str, cause: BaseException | None = None) -> None:
+        super().__init__(name, reason, cause)
+        self.name = name
+        self.reason = reason
+        self.cause = cause
+        self.__cause__ = cause
+
+    def __str__(self) -> str:
+        return f"actor {self.name!r} is gone: {self.reason}"
+
+
+class AskTimeout(ActorError, trio.TooSlowError):
+    """`ref.ask(..., within=)` ran out before the answer came.
+
+    Attributes:
+        name: The actor that was asked.
+        within: What was allowed, in seconds.
+        queued: How many messages waited in its mailbox at that moment.
+        handling: The type name of the message it was busy with, or None when it was waiting for one.
+    """
+
+    def __init__(self, name: str, within: float, queued: int, handling: str | None) -> None:
+        super().__init__(name, within, queued, handling)
+        self.name = name
+        self.within = within
+        self.queued = queued
+        self.handling = handling
+
+    def __str__(self) -> str:
+        busy = "waiting for a message" if self.handling is None else f"handling {self.handling}"
+        return f"actor {self.name!r} did not answer within {self.within:g} s: {busy}, {self.queued} queued"
+
+
+class NameTaken(ActorError):
+    """The name belongs to an actor or supervisor that has not ended.
+
+    Attributes:
+        name: The name that was asked for.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"name {self.name!r} is taken by an actor that has not ended; join it first, or choose another name"
+
+
+class NotAccepting(ActorError):
+    """A supervisor or system that is closing, or has closed, was asked to start something.
+
+    Attributes:
+        name: The supervisor or system.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.name!r} is closing and starts no more actors"
+
+
+def unwrap(error: BaseException) -> BaseException:
+    """Return the one error inside groups of one; real plurality, and anything that is no group, comes back as it is.
+
+    The notes of the groups that are taken away move to the error that stays.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = error.exceptions
+        if len(inner) != 1:
+            break
+        for note in notes_of(error):
+            inner[0].add_note(note)
+        error = inner[0]
+    return error
+
+
+def notes_of(error: BaseException) -> Iterator[str]:
+    """Yield the notes added to an error, oldest first."""
+    yield from getattr(error, "__notes__", ())

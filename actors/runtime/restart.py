@@ -1,0 +1,91 @@
+"""Restart rules: whether an actor that has ended starts again, and when. No clock, no tasks; `now` is in seconds.
+
+It must not know actors: it is given how one ended and when it was restarted before.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+RestartName = Literal["temporary", "transient", "permanent"]
+
+
+class Restart(StrEnum):
+    """Which ends are followed by a restart. `drain()` and `stop()` never are."""
+
+    TEMPORARY = "temporary"  # none
+    TRANSIENT = "transient"  # a crash
+    PERMANENT = "permanent"  # a crash, and a body that returns
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a crashed actor waits before its next start.
+
+    Attributes:
+        first_s: Seconds before the first restart, 0 or more.
+        factor: Each further restart in the window waits this much longer, 1 or more.
+        cap_s: The longest wait in seconds, before jitter.
+        jitter: The wait varies by up to this share, 0 to 1, so that what crashed together does not start together.
+        draw: Source of the jitter: a number in [0, 1).
+    """
+
+    first_s: float = 0.1
+    factor: float = 2.0
+    cap_s: float = 30.0
+    jitter: float = 0.25
+    draw: Callable[[], float] = field(default=random.random, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.first_s < 0 or self.cap_s < 0:
+            raise ValueError(f"backoff times must be 0 s or more, not first_s={self.first_s}, cap_s={self.cap_s}")
+        if self.factor < 1:
+            raise ValueError(f"backoff factor must be 1 or more, not {self.factor}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"backoff jitter must be from 0 to 1, not {self.jitter}")
+
+    def delay_s(self, attempt: int) -> float:
+        """Return the seconds before restart number `attempt` (1 is the first) of the window."""
+        # Capped as an exponent too: a float overflows at 2 ** 1024.
+        grown = self.first_s * self.factor ** min(attempt - 1, 64)
+        return max(0.0, min(self.cap_s, grown) * (1 + self.jitter * (2 * self.draw() - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When a child is restarted.
+
+    Attributes:
+        restart: Which ends are followed by a restart.
+        limit: At most this many restarts of one child in any `window_s` seconds, 0 or more; the next one is not made.
+        window_s: Length of the window in seconds, above 0. It counts the time the child was up: waiting does not
+            earn new restarts, so that a long backoff cannot keep a crash loop alive for ever.
+        backoff: How long each restart waits.
+    """
+
+    restart: Restart = Restart.TEMPORARY
+    limit: int = 3
+    window_s: float = 10.0
+    backoff: Backoff = Backoff()
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise ValueError(f"restart limit must be 0 or more, not {self.limit}")
+        if self.window_s <= 0:
+            raise ValueError(f"restart window must be above 0 s, not {self.window_s}")
+
+    def wants(self, *, crashed: bool) -> bool:
+        """Return whether an end of this kind is followed by a restart."""
+        return self.restart is Restart.PERMANENT or (crashed and self.restart is Restart.TRANSIENT)
+
+    def admit(self, earlier: tuple[float, ...], now: float) -> tuple[float, ...] | None:
+        """Return the restarts in the window with one at `now` added, or None if the budget is used up.
+
+        Args:
+            earlier: When the child was restarted before, in seconds of its time up.
+            now: The same clock. A restart made exactly `window_s` ago has left the window.
+        """
+        recent = tuple(at for at in earlier if now - at < self.window_s)
+        return (*recent, now) if len(recent) < self.limit else None
