@@ -18,6 +18,45 @@ _MAX_INTEGER = 2**63
 _BRACKETS = re.compile(r'"(?>[^"\\]+|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
+class CallPieces:
+    """A call that is being put together.
+
+    Attributes:
+        index: Its place as the provider counts, where it does.
+        id, name: As the provider wrote them, "" while unknown.
+        pieces: Of the arguments.
+        chars: How long the arguments are so far.
+        split: It shared its slot with another call and was told apart by name only.
+    """
+
+    __slots__ = ("_whole", "chars", "id", "index", "name", "pieces", "split")
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.chars = 0
+        self.split = False
+        self._whole: bool | None = None
+
+    def add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self.chars += len(piece)
+        self._whole = None
+
+    def joined(self) -> str:
+        if len(self.pieces) > 1:
+            self.pieces = ["".join(self.pieces)]
+        return self.pieces[0] if self.pieces else ""
+
+    def is_whole(self, limits: Limits) -> bool:
+        """Say whether the arguments so far are a complete object. Worked out again only after a new piece."""
+        if self._whole is None:
+            self._whole = bool(self.chars) and not parse_arguments(self.joined(), limits)[1]
+        return self._whole
+
+
 def parse_arguments(text: str, limits: Limits = DEFAULT_LIMITS) -> tuple[dict[str, Any], str]:
     """Return the JSON object that `text` is, and "", or `{}` and the reason why it is none.
 

@@ -140,10 +140,8 @@ def check_answer(ask: Ask, payload: object, *, limits: Limits = DEFAULT_LIMITS) 
 
 
 def _wrong_values(question: Question, answer: object) -> tuple[Detail, ...]:
-    if isinstance(answer, (str, bool, int, float)) and not isinstance(answer, str):
-        return ()  # an application's own typed answer; it cannot be blank
-    if isinstance(answer, Mapping):
-        return () if answer else (Detail("answer", "blank", "the answer is empty"),)
+    if answer == {}:
+        return (Detail("answer", "blank", "the answer is empty"),)
     values = cast("list[object]", answer) if isinstance(answer, list) else [answer]
     if not values:
         return (Detail("answer", "blank", "the answer names nothing"),)
@@ -155,7 +153,7 @@ def _wrong_values(question: Question, answer: object) -> tuple[Detail, ...]:
         path = f"answer[{index}]" if isinstance(answer, list) else "answer"
         if value is None or (isinstance(value, str) and is_blank(value)):
             wrong.append(Detail(path, "blank", "a blank answer answers nothing"))
-        elif not question.other and value not in allowed:
+        elif not question.other and not (isinstance(value, str) and value in allowed):
             wrong.append(Detail(path, "not_an_option", f"only the options may be chosen: {', '.join(sorted(allowed))}"))
     return tuple(wrong)
 

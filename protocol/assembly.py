@@ -13,17 +13,8 @@ from collections.abc import Container
 from itertools import count
 from typing import NoReturn, cast
 
-from protocol.arguments import is_glued, parse_arguments
-from protocol.chat import (
-    AssistantMessage,
-    ModelEvent,
-    ReasoningDelta,
-    Stop,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    Usage,
-)
+from protocol.arguments import CallPieces, is_glued, parse_arguments
+from protocol.chat import AssistantMessage, ModelEvent, ReasoningDelta, Stop, TextDelta, ToolCall, ToolCallDelta, Usage
 from protocol.errors import Code, RuleViolation
 from protocol.ids import call_id, is_blank
 from protocol.limits import DEFAULT_LIMITS, Limits
@@ -39,41 +30,21 @@ _STOPPED_FOR_CALLS = frozenset({"tool_calls", "tool_use", "function_call"})
 _STOPPED_EARLY = frozenset({"length", "max_tokens", "content_filter"})
 
 
-class _Call:
-    """A call that is being put together."""
-
-    __slots__ = ("_whole", "chars", "id", "index", "name", "pieces", "split")
-
-    def __init__(self, index: int | None) -> None:
-        self.index = index
-        self.id = ""
-        self.name = ""
-        self.pieces: list[str] = []
-        self.chars = 0
-        self.split = False
-        self._whole: bool | None = None
-
-    def add(self, piece: str) -> None:
-        self.pieces.append(piece)
-        self.chars += len(piece)
-        self._whole = None
-
-    def joined(self) -> str:
-        if len(self.pieces) > 1:
-            self.pieces = ["".join(self.pieces)]
-        return self.pieces[0] if self.pieces else ""
-
-    def is_whole(self, limits: Limits) -> bool:
-        """Say whether the arguments so far are a complete object. Worked out again only after a new piece."""
-        if self._whole is None:
-            self._whole = bool(self.chars) and not parse_arguments(self.joined(), limits)[1]
-        return self._whole
-
-
 class Assembler:
     """Puts one model message together."""
 
-    __slots__ = ("_calls", "_chars", "_dropped", "_limits", "_max_chars", "_reasoning", "_stop", "_text", "_usage")
+    __slots__ = (
+        "_calls",
+        "_chars",
+        "_dropped",
+        "_limits",
+        "_max_chars",
+        "_reasoning",
+        "_slots",
+        "_stop",
+        "_text",
+        "_usage",
+    )
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
@@ -81,7 +52,8 @@ class Assembler:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._chars = 0
-        self._calls: list[_Call] = []
+        self._calls: list[CallPieces] = []
+        self._slots: dict[int, list[CallPieces]] = {}
         self._dropped = 0
         self._usage: Usage | None = None
         self._stop: str | None = None
@@ -188,23 +160,21 @@ class Assembler:
             return
         if index is None and not (new_id or name or arguments):
             return
-        call = self._find(index, new_id, name, arguments)
+        call = self._find(index, new_id, name, bool(arguments))
         call.id = call.id or new_id
         if name and call.name and name != call.name:
             _refuse(f"tool call {self._calls.index(call) + 1} is named {call.name!r} and then {name!r}")
         call.name = call.name or name
         # A server that sends the whole message each time repeats what was complete.
-        if arguments and not (
-            new_id and call.chars == len(arguments) and call.joined() == arguments and call.is_whole(self._limits)
-        ):
+        again = new_id and call.chars == len(arguments) and call.joined() == arguments and call.is_whole(self._limits)
+        if arguments and not again:
             call.add(arguments)
             if call.chars > self._limits.max_arguments_chars:
                 _refuse(f"a tool call's arguments are over the limit of {self._limits.max_arguments_chars} characters")
 
-    def _find(self, index: int | None, new_id: str, name: str, arguments: str) -> _Call:
+    def _find(self, index: int | None, new_id: str, name: str, arguments: bool) -> CallPieces:
         """Return the call a piece belongs to, a new one where it begins one."""
-        calls = self._calls
-        here = calls if index is None else [call for call in calls if call.index == index]
+        here = self._calls if index is None else self._slots.get(index, [])
         if not here:
             return self._open(index)
         last = here[-1]
@@ -227,18 +197,20 @@ class Assembler:
             _refuse("a piece of a tool call fits two unfinished calls: it has neither an id nor an index of its own")
         return last
 
-    def _open(self, index: int | None) -> _Call:
+    def _open(self, index: int | None) -> CallPieces:
         if len(self._calls) >= self._limits.max_calls_per_turn:
             _refuse(f"the message has over {self._limits.max_calls_per_turn} tool calls")
-        call = _Call(index)
+        call = CallPieces(index)
         self._calls.append(call)
+        if index is not None:
+            self._slots.setdefault(index, []).append(call)
         return call
 
     # ---- the end
 
-    def _usable_calls(self) -> list[_Call]:
+    def _usable_calls(self) -> list[CallPieces]:
         """Leave out calls that are nothing; refuse the message where a call's name, not the whole call, is missing."""
-        usable: list[_Call] = []
+        usable: list[CallPieces] = []
         self._dropped = 0
         for number, call in enumerate(self._calls, 1):
             if call.name:
@@ -251,9 +223,9 @@ class Assembler:
             usable.sort(key=lambda call: call.index or 0)
         return usable
 
-    def _settle_calls(self, calls: list[_Call], seq: int, used_ids: Container[str]) -> tuple[ToolCall, ...]:
+    def _settle_calls(self, calls: list[CallPieces], seq: int, used_ids: Container[str]) -> tuple[ToolCall, ...]:
         settled: list[ToolCall] = []
-        by_id: dict[str, _Call] = {}
+        by_id: dict[str, CallPieces] = {}
         taken: set[str] = {call.id for call in calls}
         for call in calls:
             text = call.joined()

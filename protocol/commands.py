@@ -5,6 +5,7 @@ clients ignore what they do not know. `command` is an id made by the client; a c
 is not carried out again and gets the first acknowledgement.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -28,8 +29,11 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class ClientInfo(Struct, frozen=True, omit_defaults=True):
+    """Who the client is. With an `id`, made by itself and kept over reconnects, its newest connection is its only one."""
+
     name: Name = ""
     version: Name = ""
+    id: Name = ""
 
 
 class ClientCapabilities(Struct, frozen=True, omit_defaults=True):
@@ -155,6 +159,8 @@ METHODS: dict[str, type[Params]] = {
     "session/close": Close,
 }
 
+_QUOTED = re.compile(r"(?<=Invalid enum value).*|(?<=unknown field).*", re.DOTALL)
+
 NOTIFICATIONS = ("event", "detached", "heartbeat")
 
 
@@ -168,6 +174,8 @@ def read_params(method: type[Params], raw: msgspec.Raw | bytes) -> Params:
         return msgspec.json.decode(raw, type=method)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
+        # msgspec quotes what it was given here; what a client sent is not repeated to whoever reads the message.
+        message = _QUOTED.sub("", message)
         where = path.rstrip("`").lstrip(".")
         raise RuleViolation(Code.COMMAND_INVALID, message, Detail(where, "invalid", message)) from None
     except (msgspec.DecodeError, RecursionError, ValueError) as error:

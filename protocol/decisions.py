@@ -46,11 +46,10 @@ def user_message(text: object, parts: Sequence[Part] = (), *, limits: Limits = D
     if not parts and is_blank(text):
         raise RuleViolation(Code.COMMAND_INVALID, "a message must not be blank")
     try:
-        check_text(text, path="the message")
+        message = UserMessage(check_text(text, path="the message"), tuple(parts))
+        check_size(message, max_bytes=limits.max_event_bytes)
     except RuleViolation as refused:
         raise RuleViolation(Code.COMMAND_INVALID, refused.message) from None
-    message = UserMessage(text, tuple(parts))
-    check_size(message, max_bytes=limits.max_event_bytes)
     return message
 
 
@@ -70,7 +69,7 @@ def prompt(
     active = state.run
     if active is None:
         return [ev.RunStarted(message, max_turns, run=run_id(state.seq + 1))]
-    if when_busy == "steer":
+    if when_busy == "steer" and not active.cancelling:
         return steer(state, message, limits=limits)
     if when_busy == "queue":
         if len(state.queue or ()) >= limits.max_queued_runs:
@@ -115,21 +114,35 @@ def cancel(state: State, run: str = "", *, reason: str = "") -> list[ev.Event]:
     Raises:
         RuleViolation: `run.unknown` - a run was named which is neither active nor queued.
     """
-    if run and run != state.root:
-        if run in state.runs:
-            target = state.runs[run]
-        elif any(queued.id == run for queued in state.queue or ()):
-            return [ev.RunCancelled(reason, run=run)]
-        else:
-            raise RuleViolation(Code.RUN_UNKNOWN, f"no run {run!r} is active or queued")
-    else:
-        active = state.run
-        if active is None:
+    if not run or run == state.root:
+        target = state.run
+        if target is None:
             return []
-        target = active
+    elif run in state.runs:
+        target = state.runs[run]
+    elif any(queued.id == run for queued in state.queue or ()):
+        return [ev.RunCancelled(reason, run=run)]
+    elif run[:1] == "r" and run[1:].isdecimal() and 0 < int(run[1:]) <= state.seq:
+        return []  # it has ended in the meantime
+    else:
+        raise RuleViolation(Code.RUN_UNKNOWN, f"no run {run!r} is active or queued")
     if target.cancelling:
         return []
-    return [ev.CancelRequested(reason, run=target.id, path=target.path), *_close_asks(state, target)]
+    events: list[ev.Event] = []
+    for member in (*_nested(state, target), target):
+        if not member.cancelling:
+            events.append(ev.CancelRequested(reason, run=member.id, path=member.path))
+            events += _close_asks(state, member)
+    return events
+
+
+def _nested(state: State, run: Run) -> list[Run]:
+    """The active runs below `run`, the deepest first."""
+    nested: list[Run] = []
+    for child in state.runs.values():
+        if child.parent == run.id:
+            nested = [*nested, *_nested(state, child), child]
+    return nested
 
 
 def finish(
@@ -144,9 +157,14 @@ def finish(
 ) -> list[ev.Event]:
     """End a run: close its asks, give each call without a result the one its record says, then the terminal event.
 
-    A run whose cancel was acknowledged ends as cancelled, whatever `how` says. The terminal event is the last.
+    A run whose cancel was acknowledged ends as cancelled, whatever `how` says. The terminal event is the last. Nested
+    runs that are still active end first, as cancelled.
     """
-    events: list[ev.Event] = [*_close_asks(state, run)]
+    events: list[ev.Event] = []
+    for child in state.runs.values():
+        if child.parent == run.id:
+            events += finish(state, child, "cancelled", message=f"run {run.id} ended")
+    events += _close_asks(state, run)
     if run.calls:
         events += [_result_at_end(state, run, record) for record in run.calls.values() if record.result is None]
     for steering in (*((run.steering,) if run.steering else ()), *(run.steers or ())):
@@ -158,6 +176,34 @@ def finish(
         events.append(ev.RunFailed(code, message, run.turn, run.todos, run=run.id, path=run.path))
     else:
         events.append(ev.RunCompleted(run.message_id, run.turn, run.todos, run=run.id, path=run.path))
+    return events
+
+
+def settle_call(
+    state: State, run: Run, result: ToolMessage, *, code: str = "", withdrawn: str = "its call failed"
+) -> list[ev.Event]:
+    """Record the one result of a call. An ask of the call that is still open is withdrawn first: nobody waits for it.
+
+    Args:
+        state: The session's state.
+        run: The run the call belongs to.
+        result: What the model will read.
+        code: The stable code of a failure.
+        withdrawn: Said of the ask.
+    """
+    events: list[ev.Event] = []
+    record = (state.asks or {}).get(result.tool_call_id)
+    if record is not None and record.outcome is None:
+        cancelled = AskOutcome.CANCELLED
+        events.append(
+            ev.AskSettled(
+                record.ask.id, record.ask.tool_call_id, cancelled, note=withdrawn, run=run.id, path=run.path
+            )
+        )
+    if result.outcome is CallOutcome.COMPLETED:
+        events.append(ev.ToolCompleted(result, run=run.id, path=run.path))
+    else:
+        events.append(ev.ToolFailed(result, code or Code.TOOL_FAILED, run=run.id, path=run.path))
     return events
 
 
@@ -200,22 +246,32 @@ def answer_content(record: AskRecord) -> str:
 
 
 def open_ask(
-    state: State, run: Run, tool_call_id: str, questions: tuple[Question, ...], *, answers_call: bool = True
+    state: State,
+    run: Run,
+    tool_call_id: str,
+    questions: tuple[Question, ...],
+    *,
+    answers_call: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> list[ev.Event]:
     """Put a question for a call of this turn that has not started.
 
     Raises:
-        RuleViolation: `ask.settled` - the call has an ask already; `call.invalid` - it is no open call of this run;
-            `run.settled` - the run is ending, nobody is asked any more.
+        RuleViolation: `ask.settled` - the call has an ask already; `call.invalid` - it is no call of this run that
+            could wait, or nothing is asked; `run.settled` - the run is ending, nobody is asked any more;
+            `event.too_large`, `event.unsendable` - the questions cannot be recorded.
     """
     record = (run.calls or {}).get(tool_call_id)
-    if record is None or record.result is not None:
-        raise RuleViolation(Code.CALL_INVALID, f"{tool_call_id!r} is no open call of run {run.id}")
+    if record is None or record.result is not None or record.started:
+        raise RuleViolation(Code.CALL_INVALID, f"{tool_call_id!r} is no call of run {run.id} that has yet to start")
+    if not questions:
+        raise RuleViolation(Code.CALL_INVALID, f"the ask for {tool_call_id!r} has no question")
     if state.asks and tool_call_id in state.asks:
         raise RuleViolation(Code.ASK_SETTLED, f"call {tool_call_id!r} has its ask already")
     if run.cancelling:
         raise RuleViolation(Code.RUN_SETTLED, f"run {run.id} is being cancelled")
     ask = Ask(ask_id(state.seq + 1), tool_call_id, questions, path=run.path, answers_call=answers_call)
+    check_size(ask, max_bytes=limits.max_event_bytes)
     return [ev.AskOpened(ask, run=run.id, path=run.path)]
 
 

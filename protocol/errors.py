@@ -14,8 +14,12 @@ class Code(StrEnum):
     """A stable reason, safe to switch on. The text beside it is for people and may change."""
 
     ACCESS_DENIED = "access.denied"
+    ASK_CANCELLED = "ask.cancelled"
+    ASK_DECLINED = "ask.declined"
     ASK_INVALID = "ask.invalid"
+    ASK_NO_RESPONDER = "ask.no_responder"
     ASK_SETTLED = "ask.settled"
+    ASK_TIMED_OUT = "ask.timed_out"
     ASK_UNKNOWN = "ask.unknown"
     CALL_INTERRUPTED = "call.interrupted"
     CALL_INVALID = "call.invalid"
@@ -52,8 +56,12 @@ class Code(StrEnum):
 
 MEANINGS: dict[Code, str] = {
     Code.ACCESS_DENIED: "Host, Origin or token was not accepted; nothing was done.",
+    Code.ASK_CANCELLED: "The question was withdrawn; the call that put it has no answer.",
+    Code.ASK_DECLINED: "The user declined to answer the question.",
     Code.ASK_INVALID: "The answer does not fit the question; the ask stays open.",
+    Code.ASK_NO_RESPONDER: "Nobody was there who could answer the question.",
     Code.ASK_SETTLED: "The ask already has its outcome; `details` say which.",
+    Code.ASK_TIMED_OUT: "Nobody answered the question in time.",
     Code.ASK_UNKNOWN: "No ask of that session has this id.",
     Code.CALL_INTERRUPTED: "The tool call had started when its run ended; it may have had effects.",
     Code.CALL_INVALID: "The model made a tool call that cannot be used: no name, arguments that are not a JSON object.",

@@ -1,9 +1,9 @@
 """Every event of a session, durable and ephemeral.
 
 Envelope: `{type, seq, time, run?, path?, cause?}`. A durable event has its place in the log: `seq`, contiguous from 1.
-An ephemeral one (`durable` is False) is never stored; its `base` is the seq of the last durable event before it. Deciders
-make events without `seq` and `time`; the one writer stamps them, once, before anybody sees them. `cause` is the id of
-the command that caused the event, so that deduplication is in the log itself.
+An ephemeral one (`durable` is False) is never stored; its `base` is the seq of the last durable event before it.
+Deciders make events without `seq` and `time`; the one writer stamps them, once, before anybody sees them. `cause` is
+the id of the command that caused the event, so that deduplication is in the log itself.
 
 Compatibility: fields are added with defaults, a new meaning is a new type, readers skip what they do not know.
 """
@@ -317,12 +317,15 @@ def decode_event(data: bytes | str | msgspec.Raw) -> Event | None:
         msgspec.MsgspecError: Not an event at all.
     """
     try:
-        return _decoder.decode(data)
-    except msgspec.ValidationError:
-        head = msgspec.json.decode(data, type=_Head)
-        if head.type in KNOWN_TYPES:
-            raise
-        return None
+        try:
+            return _decoder.decode(data)
+        except msgspec.ValidationError:
+            head = msgspec.json.decode(data, type=_Head)
+            if head.type in KNOWN_TYPES:
+                raise
+            return None
+    except RecursionError:
+        raise msgspec.DecodeError("the event is nested too deeply") from None
 
 
 class _Head(Struct):

@@ -7,13 +7,13 @@ any moment each call in `messages` has exactly one result, except those of the t
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct, field
 
 from protocol import events as ev
 from protocol.asks import AskOutcome, AskRecord, SettledAsk
-from protocol.chat import Message, ToolCall, ToolMessage, UserMessage
+from protocol.chat import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from protocol.errors import LocalProtocolError
 from protocol.ids import run_id
 from protocol.limits import COMMANDS_KEPT, SETTLED_ASKS_KEPT
@@ -54,6 +54,7 @@ class Run(Struct, omit_defaults=True):
     calls: dict[str, CallRecord] | None = None
     todos: TodoList | None = None
     advanced_in: int = 0
+    revision: int = 0
     steers: list[UserMessage] | None = None
     steering: UserMessage | None = None
     compacting: bool = False
@@ -163,7 +164,21 @@ def _run(state: State, event: ev.Event) -> Run:
         raise LocalProtocolError(f"record {event.seq} belongs to run {event.run!r}, which is not active") from None
 
 
+def _call(state: State, event: ev.ToolStarted | ev.ToolCompleted | ev.ToolFailed | ev.ToolSkipped) -> CallRecord:
+    call_id = event.tool_call_id if isinstance(event, ev.ToolStarted) else event.result.tool_call_id
+    record = (_run(state, event).calls or {}).get(call_id)
+    if record is None:
+        raise LocalProtocolError(f"record {event.seq}: {call_id!r} is no call of the turn in flight")
+    if record.result is not None:
+        raise LocalProtocolError(f"record {event.seq}: call {call_id!r} has its result already")
+    return record
+
+
 def _session_opened(state: State, event: ev.SessionOpened) -> None:
+    if event.format > ev.LOG_FORMAT:
+        raise LocalProtocolError(
+            f"the log of session {event.session_id!r} has format {event.format}; known up to {ev.LOG_FORMAT}"
+        )
     state.session_id, state.log_id = event.session_id, event.log_id
 
 
@@ -171,6 +186,8 @@ def _message_added(state: State, event: ev.MessageAdded) -> None:
     if event.index is None:
         state.messages.append(event.message)
     else:
+        # A new list: whoever holds the old one has seen a history that only grows at its end.
+        state.messages = [*state.messages]
         state.messages.insert(event.index, event.message)
 
 
@@ -210,7 +227,10 @@ def _cancel_requested(state: State, event: ev.CancelRequested) -> None:
 def _run_ended(state: State, event: ev.Event) -> None:
     run = state.runs.pop(event.run, None)
     if run is None:  # it was cancelled while it still waited in the queue
-        state.queue = [queued for queued in state.queue or () if queued.id != event.run] or None
+        left = [queued for queued in state.queue or () if queued.id != event.run]
+        if len(left) == len(state.queue or ()):
+            raise LocalProtocolError(f"record {event.seq} ends run {event.run!r}, which is neither active nor queued")
+        state.queue = left or None
         return
     if state.root == run.id:
         state.root = ""
@@ -228,6 +248,8 @@ def _run_ended(state: State, event: ev.Event) -> None:
 
 def _model_completed(state: State, event: ev.ModelCompleted) -> None:
     run = _run(state, event)
+    if run.calls:
+        raise LocalProtocolError(f"record {event.seq}: calls of run {run.id} are still without their results")
     run.turn, run.message_id = event.turn, event.message_id
     run.answered = not event.message.tool_calls
     state.messages.append(event.message)
@@ -239,29 +261,46 @@ def _model_completed(state: State, event: ev.ModelCompleted) -> None:
 
 
 def _tool_started(state: State, event: ev.ToolStarted) -> None:
-    (_run(state, event).calls or {})[event.tool_call_id].started = True
+    _call(state, event).started = True
 
 
 def _tool_settled(state: State, event: ev.ToolCompleted | ev.ToolFailed | ev.ToolSkipped) -> None:
+    _call(state, event).result = event.result
     run = _run(state, event)
-    calls = run.calls or {}
-    record = calls.get(event.result.tool_call_id)
-    if record is None or record.result is not None:
-        raise LocalProtocolError(f"record {event.seq}: call {event.result.tool_call_id!r} has its result already")
-    record.result = event.result
-    if all(other.result is not None for other in calls.values()):
-        state.messages.extend(other.result for other in calls.values() if other.result is not None)
+    calls = (run.calls or {}).values()
+    if all(record.result is not None for record in calls):
         run.calls = None
+        _add_results(state, [record.result for record in calls if record.result is not None])
+
+
+def _add_results(state: State, results: list[ToolMessage]) -> None:
+    """Put the results of a turn right behind the message that made the calls, whatever was added since.
+
+    A history that was replaced by one without that message gets no results: no model takes them without their calls.
+    """
+    messages, first = state.messages, results[0].tool_call_id
+    for end in range(len(messages), 0, -1):
+        message = messages[end - 1]
+        if isinstance(message, AssistantMessage) and any(call.id == first for call in message.tool_calls):
+            if end == len(messages):
+                messages.extend(results)
+            else:
+                state.messages = [*messages[:end], *results, *messages[end:]]
+            return
 
 
 def _ask_opened(state: State, event: ev.AskOpened) -> None:
     if state.asks is None:
         state.asks = {}
-    state.asks[event.ask.tool_call_id] = AskRecord(event.ask, run=event.run)
+    if event.ask.tool_call_id in state.asks:
+        raise LocalProtocolError(f"record {event.seq}: call {event.ask.tool_call_id!r} has its ask already")
+    state.asks[event.ask.tool_call_id] = AskRecord(event.ask, run=_run(state, event).id)
 
 
 def _ask_settled(state: State, event: ev.AskSettled) -> None:
-    record = (state.asks or {})[event.tool_call_id]
+    record = (state.asks or {}).get(event.tool_call_id)
+    if record is None:
+        raise LocalProtocolError(f"record {event.seq}: call {event.tool_call_id!r} has no ask")
     if record.outcome is not None:
         raise LocalProtocolError(f"record {event.seq}: ask {event.ask} is settled already, as {record.outcome}")
     record.outcome, record.payload, record.note = event.outcome, event.payload, event.note
@@ -272,6 +311,8 @@ def _todos_changed(state: State, event: ev.TodosChanged) -> None:
     if event.todos is not None and advanced(run.todos, event.todos):
         run.advanced_in = run.turn
     run.todos = event.todos
+    if event.todos is not None:
+        run.revision = event.todos.revision
 
 
 def _steering_queued(state: State, event: ev.SteeringQueued) -> None:
@@ -287,9 +328,7 @@ def _steering_started(state: State, event: ev.SteeringStarted) -> None:
 
 
 def _steering_over(state: State, event: ev.SteeringCompleted | ev.SteeringInterrupted) -> None:
-    run = state.runs.get(event.run)
-    if run is not None:
-        run.steering = None
+    _run(state, event).steering = None
 
 
 def _compaction_started(state: State, event: ev.CompactionStarted) -> None:
@@ -302,32 +341,29 @@ def _compaction_completed(state: State, event: ev.CompactionCompleted) -> None:
         _run(state, event).compacting = False
 
 
-_APPLY = cast(
-    "dict[type[ev.Event], Callable[[State, ev.Event], None]]",
-    {
-        ev.SessionOpened: _session_opened,
-        ev.MessageAdded: _message_added,
-        ev.HistoryReplaced: _history_replaced,
-        ev.StateChanged: _state_changed,
-        ev.RunQueued: _run_queued,
-        ev.RunStarted: _run_started,
-        ev.CancelRequested: _cancel_requested,
-        ev.RunCompleted: _run_ended,
-        ev.RunFailed: _run_ended,
-        ev.RunCancelled: _run_ended,
-        ev.ModelCompleted: _model_completed,
-        ev.ToolStarted: _tool_started,
-        ev.ToolCompleted: _tool_settled,
-        ev.ToolFailed: _tool_settled,
-        ev.ToolSkipped: _tool_settled,
-        ev.AskOpened: _ask_opened,
-        ev.AskSettled: _ask_settled,
-        ev.TodosChanged: _todos_changed,
-        ev.SteeringQueued: _steering_queued,
-        ev.SteeringStarted: _steering_started,
-        ev.SteeringCompleted: _steering_over,
-        ev.SteeringInterrupted: _steering_over,
-        ev.CompactionStarted: _compaction_started,
-        ev.CompactionCompleted: _compaction_completed,
-    },
-)
+_APPLY: dict[type[ev.Event], Callable[[State, Any], None]] = {
+    ev.SessionOpened: _session_opened,
+    ev.MessageAdded: _message_added,
+    ev.HistoryReplaced: _history_replaced,
+    ev.StateChanged: _state_changed,
+    ev.RunQueued: _run_queued,
+    ev.RunStarted: _run_started,
+    ev.CancelRequested: _cancel_requested,
+    ev.RunCompleted: _run_ended,
+    ev.RunFailed: _run_ended,
+    ev.RunCancelled: _run_ended,
+    ev.ModelCompleted: _model_completed,
+    ev.ToolStarted: _tool_started,
+    ev.ToolCompleted: _tool_settled,
+    ev.ToolFailed: _tool_settled,
+    ev.ToolSkipped: _tool_settled,
+    ev.AskOpened: _ask_opened,
+    ev.AskSettled: _ask_settled,
+    ev.TodosChanged: _todos_changed,
+    ev.SteeringQueued: _steering_queued,
+    ev.SteeringStarted: _steering_started,
+    ev.SteeringCompleted: _steering_over,
+    ev.SteeringInterrupted: _steering_over,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionCompleted: _compaction_completed,
+}

@@ -10,9 +10,15 @@ import unicodedata
 from protocol.errors import Code, RuleViolation
 
 MAX_SESSION_ID = 128
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
-# Letters by category, blank to the eye: braille blank and the Hangul fillers.
-_BLANK_LETTERS = frozenset("⠀ㅤᅟᅠﾠ")
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
+# Unassigned to this Python may be an emoji to the person who typed it: no blank answer, but no session id either.
+_UNPRINTABLE = _INVISIBLE | {"Co", "Cn"}
+# Letters and marks by category, blank to the eye: braille blank, Hangul fillers, grapheme joiner, Khmer inherent vowels,
+# Mongolian and other variation selectors.
+_BLANK_LETTERS = frozenset(
+    "\u2800\u3164\u115f\u1160\uffa0\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
 
 
 def run_id(seq: int) -> str:
@@ -34,6 +40,8 @@ def message_id(run: str, turn: int) -> str:
 
 def is_blank(text: str) -> bool:
     """Say whether nothing of `text` would be seen: spaces, controls, zero-width and filler characters only."""
+    if text[:1].isalnum() and text[0] not in _BLANK_LETTERS:
+        return False  # nearly every text; the rest of this is for the others
     return all(unicodedata.category(char) in _INVISIBLE or char in _BLANK_LETTERS for char in text)
 
 
@@ -48,7 +56,7 @@ def check_session_id(value: object) -> str:
     if not 1 <= len(value) <= MAX_SESSION_ID:
         raise RuleViolation(Code.SESSION_INVALID, f"a session id has 1-{MAX_SESSION_ID} characters, not {len(value)}")
     for position, char in enumerate(value):
-        if unicodedata.category(char) in _INVISIBLE or char in _BLANK_LETTERS:
+        if unicodedata.category(char) in _UNPRINTABLE or char in _BLANK_LETTERS:
             raise RuleViolation(
                 Code.SESSION_INVALID,
                 f"a session id has no spaces or invisible characters, this one has U+{ord(char):04X} at {position}",

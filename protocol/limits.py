@@ -49,6 +49,11 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
     max_batch: int = 64
     max_attached: int = 256
 
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"limit {name} is above 0, not {getattr(self, name)!r}")
+
 
 DEFAULT_LIMITS = Limits()
 

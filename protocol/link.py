@@ -4,7 +4,7 @@ NEW -> INITIALIZED, and in it a set of attached sessions, each with a cursor: th
 the client. Pure: knows no sockets and no actors; whoever carries a link out asks here first.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -16,16 +16,6 @@ AttachMode = Literal["tail", "snapshot", "reset"]
 
 # What only somebody who sees the session may do: whoever answers must have been shown the question.
 _NEEDS_ATTACHMENT = (cmd.Answer, cmd.ExternalEvent)
-
-
-class Attached(Struct, frozen=True, omit_defaults=True):
-    """The result of `session/attach`. Events from `seq` + 1 follow it."""
-
-    session: str
-    log_id: str
-    seq: int
-    mode: AttachMode
-    snapshot: Any = None
 
 
 class LinkLimits(Struct, frozen=True):

@@ -18,7 +18,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def check_text(text: str, *, path: str = "text") -> str:
-    """Return `text` if it can be written as UTF-8.
+    """Return `text`, as plain `str`, if it can be written as UTF-8.
 
     Raises:
         RuleViolation: `event.unsendable` - it holds a lone surrogate.
@@ -30,7 +30,8 @@ def check_text(text: str, *, path: str = "text") -> str:
             raise RuleViolation(
                 Code.EVENT_UNSENDABLE, f"{path} holds half a character (a lone surrogate) at {error.start}"
             ) from None
-    return text
+    # A subclass would pass here and be refused by the encoder, after it was recorded.
+    return text if type(text) is str else str.__str__(text)
 
 
 def copy_json(value: object, *, max_depth: int, path: str = "payload") -> Any:
@@ -58,7 +59,8 @@ def copy_json(value: object, *, max_depth: int, path: str = "payload") -> Any:
         for key, inner in cast("Mapping[object, object]", value).items():
             if not isinstance(key, str):
                 raise RuleViolation(Code.EVENT_UNSENDABLE, f"{path} has a key of type {type(key).__name__}, not text")
-            copied[check_text(key, path=path)] = copy_json(inner, max_depth=max_depth - 1, path=f"{path}.{key}")
+            name = check_text(key, path=f"a key of {path}")  # first, for it becomes part of what a refusal says
+            copied[name] = copy_json(inner, max_depth=max_depth - 1, path=f"{path}.{name}")
         return copied
     if isinstance(value, (list, tuple)):
         items = cast("list[object] | tuple[object, ...]", value)

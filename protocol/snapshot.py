@@ -17,12 +17,16 @@ class PartialMessage(Struct, frozen=True, omit_defaults=True):
 
 
 class RunSnapshot(Struct, frozen=True, omit_defaults=True):
+    """The active run. `reason` is set while it is being cancelled; `steers` wait for the next model call."""
+
     id: str
     turn: int
     input: UserMessage
     calls: tuple[CallRecord, ...] = ()
     partial: PartialMessage | None = None
     reason: str = ""
+    steers: tuple[UserMessage, ...] = ()
+    compacting: bool = False
 
 
 class Snapshot(Struct, frozen=True, omit_defaults=True):
@@ -50,7 +54,7 @@ def snapshot(state: State, partial: PartialMessage | None = None) -> Snapshot:
     seen = None
     if run is not None:
         calls = tuple(CallRecord(c.call, c.started, c.result) for c in (run.calls or {}).values())
-        seen = RunSnapshot(run.id, run.turn, run.input, calls, partial, run.reason)
+        seen = RunSnapshot(run.id, run.turn, run.input, calls, partial, run.reason, tuple(run.steers or ()), run.compacting)
     return Snapshot(
         state.session_id,
         state.seq,

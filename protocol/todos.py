@@ -29,7 +29,7 @@ class TodoItem(Struct, frozen=True, omit_defaults=True, gc=False):
 
     content: str
     status: TodoStatus
-    activeForm: str = ""  # noqa: N815 - the documented name on the wire
+    activeForm: str = ""
 
 
 class TodoList(Struct, frozen=True, gc=False):
@@ -65,7 +65,12 @@ def result(todos: TodoList) -> TodoWriteResult:
 
 
 def write_sequential(
-    current: TodoList | None, items: Sequence[TodoItem], *, advanced_this_turn: bool = False, one_advance: bool = False
+    current: TodoList | None,
+    items: Sequence[TodoItem],
+    *,
+    advanced_this_turn: bool = False,
+    one_advance: bool = False,
+    revision: int = 0,
 ) -> TodoList:
     """Return the list after this write.
 
@@ -77,16 +82,19 @@ def write_sequential(
         items: The whole list as the model submits it, content already stripped.
         advanced_this_turn: An earlier write of the same turn completed an item.
         one_advance: Refuse a second completion in one turn.
+        revision: The last revision of the list before, where `current` is None because it was forgotten.
 
     Raises:
         RuleViolation: `todo.refused` - one detail says which rule, at which item, and what to submit instead.
     """
+    if not items:
+        raise _refused("empty", "todos", "a list has at least one item; it ends with the run and cannot be cleared")
     done = _check_shape(items)
     if current is None:
         if done:
             raise _refused("first_write", f"todos[{done - 1}].status", f"a new list starts with nothing completed; "
                            f"this one has {done} completed. Submit the first item as in_progress, the rest as pending")
-        return TodoList(tuple(items))
+        return TodoList(tuple(items), revision + 1)
     before = sum(item.status is TodoStatus.COMPLETED for item in current.items)
     if len(items) != len(current.items):
         raise _refused("length", "todos", f"the list has {len(current.items)} items and is fixed; this write has "

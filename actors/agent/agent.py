@@ -4,7 +4,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import cast
 
@@ -20,13 +20,13 @@ from actors.agent.serving import Request, session_actor
 from actors.agent.session import Session
 from actors.agent.stream import RunStream
 from actors.agent.tools import Tool
-from actors.runtime import Ctx, Ref, Supervisor, System, open_system
+from actors.runtime import ActorError, Ctx, Ref, Supervisor, System, open_system
 from protocol import decisions
 from protocol import events as ev
 from protocol.chat import AssistantMessage, SystemMessage, UserMessage
 from protocol.decisions import WhenBusy
 from protocol.errors import Code, RuleViolation
-from protocol.history import State
+from protocol.history import Ack, State
 from protocol.ids import check_session_id
 from protocol.limits import DEFAULT_LIMITS, Limits
 
@@ -45,9 +45,9 @@ class Agent:
     """
 
     __slots__ = (
-        "_cause", "_opening", "_refs", "_sessions", "_supervisor", "_thread", "_token", "active_runs", "clock",
-        "closed", "extensions", "grace", "hooks", "instruction", "limits", "max_turns", "model", "name", "session_id",
-        "store", "threads", "tools",
+        "_closing", "_opening", "_refs", "_sessions", "_supervisor", "_thread", "_token", "active_runs", "clock",
+        "closed", "emitting", "extensions", "grace", "hooks", "instruction", "limits", "max_turns", "model", "name",
+        "session_id", "store", "threads", "tools",
     )  # fmt: skip
 
     def __init__(
@@ -84,7 +84,9 @@ class Agent:
         self._sessions: dict[str, Session] = {}
         self._refs: dict[str, Ref[Request]] = {}
         self._opening: dict[str, trio.Event] = {}
-        self._cause = ""
+        self._closing: dict[str, trio.Event] = {}
+        # While an external event is offered to the extensions: the id of the command that brought it, or "".
+        self.emitting: str | None = None
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
 
@@ -185,10 +187,10 @@ class Agent:
             RuleViolation: `session.closed` - the agent is closed; `session.limit`; `store.failed`.
         """
         session = self._sessions.get(session_id)
-        while session is None or session_id in self._opening:
-            opening = self._opening.get(session_id)
-            if opening is not None:
-                await opening.wait()
+        while session is None or session_id in self._opening or session_id in self._closing:
+            changing = self._opening.get(session_id) or self._closing.get(session_id)
+            if changing is not None:
+                await changing.wait()
             else:
                 await self._make(session_id)
             session = self._sessions.get(session_id)
@@ -201,7 +203,10 @@ class Agent:
             raise RuleViolation(Code.SESSION_LIMIT, f"agent {self.name!r} has {self.limits.max_sessions} sessions open")
         self._opening[session_id] = opening = trio.Event()
         try:
+            await self._wait_name_free(session_id)
             stored = await self.store.load(session_id)
+            if self.closed:
+                raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
             session = Session(self, session_id)
             if stored is not None:
                 session.recover(stored.events)
@@ -215,12 +220,22 @@ class Agent:
             if session.closed is not None:
                 raise session.closed
             self._sessions[session_id] = session
-        except BaseException:
-            self._refs.pop(session_id, None)
-            raise
+        except ActorError as error:
+            raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} could not be opened: {error}") from None
         finally:
+            if session_id not in self._sessions:
+                self._refs.pop(session_id, None)
             del self._opening[session_id]
             opening.set()
+
+    async def _wait_name_free(self, session_id: str) -> None:
+        """Wait for the actor of a session that was shut and still unwinds. A checkpoint only where it waits."""
+        before = self._supervisor.system.registry.lookup(f"{self.name}/{session_id}")
+        if before is not None:
+            with trio.move_on_after(self.limits.close_grace_s):
+                await before.join()
+                return
+            raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} is closed, and its tasks still run")
 
     async def open_session(self, session_id: str | None = None) -> tuple[SessionHandle, bool]:
         """Return a session's handle and whether it was made now; without an id, one is minted. May be a checkpoint."""
@@ -245,18 +260,28 @@ class Agent:
     async def close_session(self, session_id: str) -> None:
         """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
         await trio.lowlevel.checkpoint()
+        while (changing := self._opening.get(session_id) or self._closing.get(session_id)) is not None:
+            await changing.wait()
         session, ref = self._sessions.get(session_id), self._refs.get(session_id)
         if session is None or ref is None:
             return
+        # Whoever opens it meanwhile waits: the log they would load is about to be released.
+        self._closing[session_id] = closing = trio.Event()
+        try:
+            await self._end_session(session, ref)
+        finally:
+            del self._closing[session_id]
+            closing.set()
+
+    async def _end_session(self, session: Session, ref: Ref[Request]) -> None:
         self._cancel_all(session, "the session is being closed")
         with trio.move_on_after(self.limits.close_grace_s):
-            await session.wait_idle()
-            await session.wait_committed(session.state.seq)
+            await session.wait_kept()
         ref.drain()
         with trio.move_on_after(self.limits.close_grace_s):
             await ref.join()
-        session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} is closed"))
-        await self.store.release(session_id)
+        session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is closed"))
+        await self.store.release(session.id)
 
     def _cancel_all(self, session: Session, reason: str) -> None:
         for queued in list(session.state.queue or ()):
@@ -286,6 +311,8 @@ class Agent:
         self.active_runs += 1
         assert session.nursery is not None
         session.nursery.start_soon(live.execute, name=run_id)
+        if live.record.cancelling:  # by a reader, while it was offered the start
+            live.cancel()
 
     def run_ended(self, live: LiveRun) -> None:
         """The record says that a run has ended."""
@@ -294,13 +321,11 @@ class Agent:
 
     def broadcast(self, event: ExternalEvent, config: AgentRunConfig | None, *, cause: str = "") -> list[str]:
         """`emit_external_event` in the agent's own thread. One extension that raises does not hide the event."""
-        if cause and config is not None and config.session_id is not None:
-            session = self._sessions.get(config.session_id)
-            known = (session.state.commands or {}).get(cause) if session is not None else None
-            if known is not None:
-                return list(known.accepted)
+        session = self._sessions.get(config.session_id or self.session_id) if config is not None else None
+        if cause and session is not None and (known := session.known(cause)) is not None:
+            return list(known.accepted)
         accepted: list[str] = []
-        self._cause = cause
+        self.emitting = cause
         try:
             for extension in self.hooks.accept:
                 try:
@@ -309,16 +334,19 @@ class Agent:
                 except Exception:
                     logger.exception("accept() of %s raised; the others are asked all the same", extension.name)
         finally:
-            self._cause = ""
+            self.emitting = None
+        if cause and session is not None and session.known(cause) is None:
+            session.note(cause, Ack(session.state.seq, accepted=tuple(accepted)))
         return accepted
 
     def answer_now(self, session_id: str | None, tool_call_id: object, payload: object, *, via: str) -> bool:
         """Answer an ask on behalf of an extension; False where the ask does not take it. Never a checkpoint."""
         session = self._sessions.get(self.session_id if session_id is None else session_id)
-        if session is None:
+        cause = self.emitting or ""
+        if session is None or (cause and session.known(cause) is not None):
             return False
         try:
-            session.act(self._cause, decisions.answer, tool_call_id, payload, via=via, limits=self.limits)
+            session.act(cause, decisions.answer, tool_call_id, payload, via=via, limits=self.limits)
         except RuleViolation:
             return False
         return True
@@ -340,7 +368,7 @@ class Agent:
                 await trio.lowlevel.checkpoint()
         with trio.move_on_after(self.limits.close_grace_s):
             for session in sessions:
-                await session.wait_idle()
+                await session.wait_kept()
         await trio.lowlevel.checkpoint()
 
 
@@ -374,7 +402,7 @@ async def open_agent(
     clock: Clock | None = None,
     threads: Threads | None = None,
     system: System | None = None,
-) -> AsyncIterator[Agent]:
+) -> AsyncGenerator[Agent]:
     """Open an agent for the length of a block. Everything it starts ends with the block.
 
     Args:
@@ -422,8 +450,10 @@ async def open_agent(
             agent.closed = True
             for extension in agent.extensions:
                 extension.unbind(agent)
-            grace.stop("the agent is closed")
             supervisor.stop("the agent is closed")
             with trio.move_on_after(limits.close_grace_s, shield=True):
                 await supervisor.join()
+            grace.stop("the agent is closed")
+            with trio.move_on_after(limits.close_grace_s, shield=True):
+                await grace.join()  # its name is free when the block ends
                 await store.aclose()

@@ -11,10 +11,11 @@ import msgspec
 import trio
 
 from actors.agent.extension import CallTool
+from actors.agent.foreign import describe_foreign, is_foreign
 from actors.agent.tools import Tool, failure
 from protocol import events as ev
 from protocol.chat import CallOutcome, ToolCall, ToolMessage, ToolResult
-from protocol.decisions import error_content
+from protocol.decisions import error_content, settle_call
 from protocol.errors import Code, Detail, LocalProtocolError, RuleViolation, ToolError
 from protocol.phases import Phase
 from protocol.sendable import check_size, check_text
@@ -96,9 +97,9 @@ async def _perform(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     except Exception as raised:
         error = raised
     except BaseException as raised:
-        if not _is_foreign(raised):
+        if not is_foreign(raised):
             raise
-        error = ToolError(f"{call.name} ended with {_kinds(raised)}, though nobody cancelled or stopped it")
+        error = ToolError(f"{call.name} {describe_foreign(raised)}")
     finally:
         working.pop(call.id, None)
     if error is None and not isinstance(result, ToolResult):
@@ -138,14 +139,9 @@ async def _settle(live: "LiveRun", call: ToolCall, result: ToolResult | None, er
             text = f"{extension.name} refused the result of {call.name}: {failure(raised)[1]}"
             result = ToolResult(error_content(code, text), success=False)
             break
-    message_, code = _message(live, call, result, code)
-    event: ev.Event
-    if message_.outcome is CallOutcome.COMPLETED:
-        event = ev.ToolCompleted(message_)
-    else:
-        event = ev.ToolFailed(message_, code or Code.TOOL_FAILED)
-    live.stamp(event)
-    live.session.append([event], run=live.id)
+    message, code = _message(live, call, result, code)
+    session = live.session
+    session.append(settle_call(session.state, live.record, message, code=code), run=live.id)
 
 
 def _message(live: "LiveRun", call: ToolCall, result: ToolResult, code: str) -> tuple[ToolMessage, str]:
@@ -162,23 +158,3 @@ def _message(live: "LiveRun", call: ToolCall, result: ToolResult, code: str) -> 
         content = error_content(refused.code, text, (Detail("content", refused.code, refused.message),))
         return ToolMessage(call.id, call.name, content, CallOutcome.FAILED), str(refused.code)
     return message, code
-
-
-def _is_foreign(error: BaseException) -> bool:
-    """Say whether a tool raised this on its own account: a Cancelled that nobody sent us, `SystemExit`, ...
-
-    A real cancel has a scope of ours that is cancelled, and goes on to it. Ctrl-C is the application's.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return all(_is_foreign(inner) for inner in error.exceptions)
-    if isinstance(error, KeyboardInterrupt):
-        return False
-    if isinstance(error, trio.Cancelled):
-        return trio.current_effective_deadline() > float("-inf")
-    return True
-
-
-def _kinds(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return ", ".join(sorted({_kinds(inner) for inner in error.exceptions}))
-    return type(error).__name__

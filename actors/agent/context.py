@@ -164,10 +164,11 @@ class AgentRunContext:
         Raises:
             RuleViolation: See `protocol.decisions.open_ask`.
         """
-        session, run = self._live.session, self._live.record
-        session.append(
-            decisions.open_ask(session.state, run, tool_call_id, questions, answers_call=answers_call), run=run.id
+        session, run, limits = self._live.session, self._live.record, self._live.agent.limits
+        events = decisions.open_ask(
+            session.state, run, tool_call_id, questions, answers_call=answers_call, limits=limits
         )
+        session.append(events, run=run.id)
 
     def write_todos(self, todos: TodoList | None, tool_call_id: str = "") -> None:
         """Record the run's list, already validated; None forgets it."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
+from actors.agent.foreign import describe_foreign, is_foreign
 from actors.agent.tools import failure
 from protocol import events as ev
 from protocol.assembly import Assembler
@@ -59,8 +60,12 @@ async def stream_message(
         raise
     except Exception as error:
         raise ModelError(f"the model raised {failure(error)[1]}") from error
+    except BaseException as error:
+        if not is_foreign(error):
+            raise
+        raise ModelError(f"the model {describe_foreign(error)}") from error
     finally:
-        await _close(events)
+        await close_stream(events)
     if session.watched:
         if partial.reasoning_chars:
             live.show(ev.ReasoningCompleted(message_id))
@@ -95,7 +100,7 @@ def _count_and_show(live: "LiveRun", partial: Partial, event: ModelEvent, *, wat
         live.show(ev.ToolCallStreamed(partial.message_id, delta.index, delta.name or "", delta.arguments or ""))
 
 
-async def _close(events: AsyncIterator[ModelEvent]) -> None:
+async def close_stream(events: AsyncIterator[ModelEvent]) -> None:
     """Close the model's generator here and now, in the run's task, so that its `finally` blocks run in order."""
     close: Any = getattr(events, "aclose", None)
     if close is None:

@@ -87,13 +87,14 @@ class Threads(Protocol):
 class TrioClock:
     """An anchor taken at start plus trio's clock: virtual under a mock clock, monotonic always."""
 
-    __slots__ = ("_anchor",)
+    __slots__ = ("_anchor", "_time")
 
     def __init__(self, unix_now: float) -> None:
-        self._anchor = unix_now - trio.current_time()
+        self._time = trio.lowlevel.current_clock().current_time
+        self._anchor = unix_now - self._time()
 
     def now(self) -> float:
-        return self._anchor + trio.current_time()
+        return self._anchor + self._time()
 
 
 class WorkerThreads:

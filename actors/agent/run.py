@@ -6,7 +6,6 @@ before the next. How a run ends is read from the record too, in one synchronous 
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -16,16 +15,18 @@ from msgspec.structs import force_setattr
 from actors.agent.calls import perform_calls
 from actors.agent.context import AgentRunContext
 from actors.agent.extension import MessageAppended, PhaseTransition, RunCancelledEvent
-from actors.agent.generation import stream_message
+from actors.agent.foreign import describe_foreign, is_foreign
+from actors.agent.generation import close_stream, stream_message
 from actors.agent.stream import RunStream
 from actors.agent.tools import failure
 from protocol import decisions, phases
 from protocol import events as ev
 from protocol.chat import AssistantMessage, Message, ModelEvent, ModelRequest
-from protocol.errors import Code, RuleViolation, ToolError
+from protocol.errors import Code, RuleViolation, RunFailed, ToolError
 from protocol.history import Run
 from protocol.ids import message_id
 from protocol.phases import Phase
+from protocol.sendable import check_size
 from protocol.steps import Step, next_step
 
 if TYPE_CHECKING:
@@ -105,56 +106,64 @@ class LiveRun:
         error: BaseException | None = None
         try:
             with self.scope:
-                await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
-                await self._loop()
+                await self._perform()
                 how = "completed"
         except* Exception as errors:
             error = errors  # on the record, not the session's crash; Cancelled goes on to its scope
         finally:
+            cancelled = self.record.cancelling or (how == "failed" and _cancelled_from_outside())
             # Hooks that are told of the end are asynchronous, so shielded with a deadline; the record is not.
-            if error is not None or self._cancelled:
-                await self._tell_end(error)
-            self._finish(how, error)
+            try:
+                if how == "failed" or cancelled:
+                    await self._tell_end(error, cancelled=cancelled)
+            finally:
+                self._finish("cancelled" if cancelled else how, error)
 
-    @property
-    def _cancelled(self) -> bool:
-        return self.record.cancelling or trio.current_effective_deadline() == float("-inf")
+    async def _perform(self) -> None:
+        """The loop, with every error in it made one that the record can hold."""
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
+            await self._loop()
+        except Exception:
+            # The record takes the todo list with it: first the caller sees the last turn's.
+            await self.wait_taken()
+            raise
+        except BaseException as raised:
+            if not is_foreign(raised):
+                raise
+            raise RuntimeError(f"a hook {describe_foreign(raised)}") from raised
 
-    def _finish(self, how: Literal["completed", "failed"], error: BaseException | None) -> None:
+    def _finish(self, how: Literal["completed", "failed", "cancelled"], error: BaseException | None) -> None:
         session = self.session
         if self.id not in session.state.runs or session.closed is not None:
             return  # given up, or closed, while it was unwinding
+        code, message, detail = str(Code.SESSION_CRASHED), "the run was torn down", ""
         if error is not None:
             code, message = _describe(_unwrap(error))
-        else:
-            code, message = str(Code.SESSION_CRASHED), "the run was torn down"
-        if self._cancelled:
-            events = decisions.finish(
-                session.state, self.record, "cancelled", message="the session was cancelled",
-                error=message if error is not None else "",
-            )  # fmt: skip
-        else:
-            events = decisions.finish(session.state, self.record, how, code=code, message=message)
-            if how == "failed":
-                logger.info("session %s run %s failed: %s", session.id, self.id, code)
-        self.phase = phases.enter(self.phase, Phase.CANCELLED if self._cancelled else Phase(how))
-        session.append(events)
+        if how == "cancelled":
+            message, detail = "the session was cancelled", message if error is not None else ""
+        elif how == "failed":
+            logger.info("session %s run %s failed: %s", session.id, self.id, code)
+        self.phase = phases.enter(self.phase, Phase(how))
+        session.append(decisions.finish(session.state, self.record, how, code=code, message=message, error=detail))
 
-    async def _tell_end(self, error: BaseException | None) -> None:
+    async def _tell_end(self, error: BaseException | None, *, cancelled: bool) -> None:
         hooks = self.agent.hooks
-        if self._cancelled:
+        if cancelled:
             told = [(ext, partial(ext.on_event, self.context, RunCancelledEvent(self.id, self.record.reason)))
                     for ext in hooks.on_event]  # fmt: skip
         else:
-            told = [(ext, partial(ext.on_error, self.context, _unwrap(cast("BaseException", error))))
-                    for ext in hooks.on_error]  # fmt: skip
+            reason = _unwrap(error) if error is not None else RunFailed(Code.SESSION_CRASHED, "the run was torn down")
+            told = [(ext, partial(ext.on_error, self.context, reason)) for ext in hooks.on_error]
         for extension, tell in told:
             try:
                 with trio.move_on_after(self.agent.limits.cleanup_s, shield=True) as scope:
                     await tell()
                 if scope.cancelled_caught:
                     logger.warning("%s did not finish its cleanup in time", extension.name)
-            except Exception as raised:
+            except BaseException as raised:
+                if not is_foreign(raised):
+                    raise
                 note = f"{extension.name} raised while it was told of the end: {type(raised).__name__}: {raised}"
                 logger.warning("session %s run %s: %s", self.session.id, self.id, note)
                 if error is not None:
@@ -180,7 +189,10 @@ class LiveRun:
             elif step is Step.GIVE_UP:
                 raise RuleViolation(Code.RUN_MAX_TURNS, f"no final answer after {record.max_turns} model calls")
             else:
-                break
+                # Whoever reads the answer may still steer: the run is over once its caller has dealt with it.
+                await self.wait_taken()
+                if next_step(record) is Step.COMPLETE:
+                    break
         for extension in hooks.after_run:
             await extension.after_run(self.context, response)
         for extension in hooks.on_success:
@@ -233,6 +245,8 @@ class LiveRun:
         await self.enter(Phase.GENERATING)
         message = await stream_message(self, self._open_model(request), message_id(self.id, turn), turn)
         await trio.lowlevel.checkpoint_if_cancelled()
+        if message.tool_calls or len(message.content) * 6 > self.agent.limits.max_event_bytes:
+            check_size(message, max_bytes=self.agent.limits.max_event_bytes)
         completed = ev.ModelCompleted(message_id(self.id, turn), turn, message)
         self.stamp(completed)
         events: list[ev.Event] = [completed]
@@ -286,13 +300,17 @@ async def _wrapped(
         opened.append(inner)
         return cast("AsyncIterator[ModelEvent]", inner)
 
+    events = hook(context, request, call_inner)
     try:
-        async with aclosing(hook(context, request, call_inner)) as events:
-            async for event in events:
-                yield event
+        async for event in events:
+            yield event
     finally:
-        for inner in reversed(opened):
-            await cast("Any", inner).aclose()
+        for layer in (*reversed(opened), events):
+            await close_stream(layer)
+
+
+def _cancelled_from_outside() -> bool:
+    return trio.current_effective_deadline() == float("-inf")
 
 
 def _describe(error: Exception) -> tuple[str, str]:
@@ -305,6 +323,9 @@ def _describe(error: Exception) -> tuple[str, str]:
 
 def _unwrap(error: BaseException) -> Exception:
     """Return the one error of a group of one, else the group itself."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        if len(members) != 1:
+            break
+        error = members[0]
     return cast("Exception", error)

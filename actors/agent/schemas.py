@@ -50,6 +50,11 @@ class Signature(NamedTuple):
     parameters: tuple[tuple[inspect.Parameter, str | None], ...]
 
 
+def is_async(function: Callable[..., Any]) -> bool:
+    """Say whether calling `function`, or the object it is, gives something to await."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
 def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the first paragraph of the docstring and its `Args:` entries by parameter name."""
     lines = (inspect.getdoc(function) or "").splitlines()

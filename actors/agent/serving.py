@@ -71,7 +71,10 @@ async def session_actor(ctx: Ctx[Request], session: Session) -> None:
     try:
         async with trio.open_nursery() as nursery:
             session.nursery = nursery
+            if session.closed is not None:
+                return
             ctx.ready()
+            session.append(decisions.start_queued(session.state))  # what a log that was cut off has left
             async for request in ctx:
                 serve(session, request)
             nursery.cancel_scope.cancel(reason=f"session {session.id!r} is closed")

@@ -6,6 +6,7 @@ follows in the same step. So at every checkpoint state, log and readers agree. W
 acknowledgements, snapshots - is released in order, each once the record that justifies it is committed.
 """
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from protocol import events as ev
 from protocol.asks import AskRecord
 from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State, apply
+from protocol.limits import COMMANDS_KEPT
 
 if TYPE_CHECKING:
     from actors.agent.agent import Agent
@@ -48,6 +50,7 @@ class Session:
     """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
 
     __slots__ = (
+        "_noted",
         "_outbox",
         "_readers",
         "_released",
@@ -76,6 +79,7 @@ class Session:
         self.callers: dict[str, RunStream] | None = None
         self.nursery: trio.Nursery | None = None
         self.idle: trio.Event | None = None
+        self._noted: dict[str, Ack] | None = None
         self._released = 0
         self._releasing = False
         self._readers: list[Reader] = []
@@ -115,6 +119,8 @@ class Session:
             apply(state, event)
             log.append(event)
         self.agent.store.append(self.id, events, self)
+        if self.closed is not None:
+            return state.seq  # the store failed in there: this record is dead, and nothing follows from it
         for event in events:
             effect = _EFFECTS.get(type(event))
             if effect is not None:
@@ -138,15 +144,18 @@ class Session:
         if self.closed is not None:
             return
         self.closed = why
-        outbox, self._outbox = self._outbox, None
+        outbox, self._outbox = list(self._outbox or ()), None
         readers, self._readers = self._readers, []
-        for _, _, _, failed in outbox or ():
+        lives, self.lives = list(self.lives.values()), {}
+        for _, _, _, failed in outbox:
             if failed is not None:
                 failed(why)
         for reader in readers:
             reader.closed(why.code, self._released)
-        for live in list(self.lives.values()):
+        for live in lives:
             live.abandon(why)
+        if self.idle is not None:
+            self.idle.set()
         if self.nursery is not None:
             self.nursery.cancel_scope.cancel(reason=str(why))
         self.agent.forget(self)
@@ -245,6 +254,10 @@ class Session:
     def detach(self, reader: Reader) -> None:
         """Stop offering to `reader`. Does nothing if it is not attached."""
         self._readers = [other for other in self._readers if other is not reader]
+        if self._outbox:  # it may not have joined yet
+            joins = [item for item in self._outbox if item[1] == self._join and item[2][0] is reader]
+            for item in joins:
+                self._outbox.remove(item)
 
     # ---- commands; each is decided and recorded before it returns
 
@@ -254,23 +267,38 @@ class Session:
         Raises:
             RuleViolation: What `decide` refuses, or why the session is closed. Nothing changed.
         """
-        if cause and self.state.commands is not None and (known := self.state.commands.get(cause)) is not None:
+        if cause and (known := self.known(cause)) is not None:
             return known
         events = decide(self.state, *args, **options)
         seq = self.append(events, cause=cause)
-        return Ack(seq, events[0].run if events else self.state.root)
+        if self.closed is not None:
+            raise self.closed
+        ack = Ack(seq, events[0].run if events else self.state.root)
+        if cause and not events:
+            self.note(cause, ack)
+        return ack
+
+    def known(self, cause: str) -> Ack | None:
+        """Return what this command was acknowledged with, if it was carried out before."""
+        return (self.state.commands or {}).get(cause) or (self._noted or {}).get(cause)
+
+    def note(self, cause: str, ack: Ack) -> None:
+        """Remember the acknowledgement of a command that led to no record, so not by the log, the last 256."""
+        self._noted = {**(self._noted or {}), cause: ack}
+        if len(self._noted) > COMMANDS_KEPT:
+            del self._noted[next(iter(self._noted))]
 
     def cancel_run(self, run: str, reason: str) -> None:
         """Cancel one run if it is active or queued; else there is nothing to cancel."""
         queued = any(waiting.id == run for waiting in self.state.queue or ())
         if self.closed is None and (run in self.state.runs or queued):
-            self.act("", decisions.cancel, run, reason=reason)
+            self.append(decisions.cancel(self.state, run, reason=reason))
 
     def call_for(self, run: str, caller: "RunStream") -> None:
         """Name the stream that a run, active or queued, must not outpace."""
         live = self.lives.get(run)
         if live is not None:
-            live.caller = caller
+            live.caller = live.caller or caller  # whoever steers a run does not take it from its own caller
         elif any(waiting.id == run for waiting in self.state.queue or ()):
             self.callers = {**(self.callers or {}), run: caller}
 
@@ -284,7 +312,8 @@ class Session:
         for event in self.log:
             apply(self.state, event)
         self.committed = self._released = self.state.seq
-        for run in list(self.state.runs.values()):
+        while self.state.runs and self.closed is None:  # a run ends with those nested in it
+            run = next(iter(self.state.runs.values()))
             self.append(
                 decisions.finish(
                     self.state, run, "failed", code=Code.SESSION_CRASHED, message="the session's actor failed"
@@ -334,6 +363,12 @@ class Session:
                 self.idle = trio.Event()
             await self.idle.wait()
 
+    async def wait_kept(self) -> None:
+        """Wait until no run is active or queued, and all of it is kept or never will be. A checkpoint where it waits."""
+        await self.wait_idle()
+        with contextlib.suppress(RuleViolation):
+            await self.wait_committed(self.state.seq)
+
 
 # ---- what records imply
 
@@ -358,8 +393,10 @@ def _end_run(session: Session, event: ev.Event) -> None:
     live = session.lives.pop(event.run, None)
     if live is not None:
         live.ended()
+    elif session.callers is not None and session.callers.pop(event.run, None) is not None:
+        session.callers = session.callers or None  # it was cancelled in the queue
     if not session.state.root:
-        if session.state.queue:
+        if session.state.queue and session.nursery is not None:
             session.append(decisions.start_queued(session.state))
         elif session.idle is not None:
             session.idle.set()

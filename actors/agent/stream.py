@@ -83,7 +83,7 @@ class RunStream:
             raise RuntimeError("this stream was entered already; call agent.stream(...) for another run")
         self._entered = True
         self._session = session = await self._agent.open(self.session_id)
-        session.attach(self)
+        session.attach(self, failed=lambda why: self.closed(why.code, 0))
         try:
             ack = session.act(
                 "",
@@ -116,6 +116,14 @@ class RunStream:
     def _keep_own_events(self) -> None:
         # Before the run had an id nothing could be told apart; a run that was queued sees only its own events.
         self._buffer = [event for event in self._buffer if event.run == self.run_id]
+        for event in self._buffer:
+            self._note(event)
+
+    def _note(self, event: ev.Event) -> None:
+        if isinstance(event, ev.ModelCompleted):
+            self._response = event.message
+        elif isinstance(event, ev.RUN_ENDS):
+            self._end = event
 
     async def _drain(self) -> None:
         while self._end is None:
@@ -130,10 +138,8 @@ class RunStream:
         if run_id and event.run != run_id:
             return True
         self._buffer.append(event)
-        if type(event) is ev.ModelCompleted:
-            self._response = event.message
-        elif type(event) in _ENDS and run_id:
-            self._end = event
+        if run_id and type(event) in _NOTED:
+            self._note(event)
         if self._consumer is not None:
             self._wake()
         return True
@@ -247,4 +253,4 @@ class RunStream:
         return self._response or AssistantMessage()
 
 
-_ENDS = frozenset(ev.RUN_ENDS)
+_NOTED = frozenset((*ev.RUN_ENDS, ev.ModelCompleted))

@@ -15,7 +15,7 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from actors.agent.ports import Threads
-from actors.agent.schemas import Signature, build_schema, details, read_docstring, read_signature
+from actors.agent.schemas import Signature, build_schema, details, is_async, read_docstring, read_signature
 from protocol.chat import ToolCall, ToolDefinition, ToolResult
 from protocol.errors import Code, Detail, LocalProtocolError, ModelError, RuleViolation, ToolError
 from protocol.ids import is_blank
@@ -54,13 +54,8 @@ class Tool:
     ) -> None:
         """Join the parts; most callers want `@tool` or `from_model`.
 
-        Args:
-            definition: Name, description and schema.
-            arguments: Validates what the model sent.
-            handler: Called with the run's context, the call and the validated arguments.
-            inline: See the class.
-            threaded: The handler blocks, so it runs in a worker thread.
-            function: See the class.
+        `handler` is called with the run's context, the call and what `arguments` made of it; `threaded` says that it
+        blocks. The rest is described at the class.
 
         Raises:
             ValueError: The name is not 1-64 letters, digits, `_` or `-`.
@@ -89,7 +84,7 @@ class Tool:
             name: 1-64 letters, digits, `_` or `-`.
             description: What the model is told.
             arguments: The parameters. Its own configuration decides about unknown keys and infinite numbers.
-            handler: Called in the event loop, never in a thread, with the run's context, the call and the arguments.
+            handler: Called in the event loop with the run's context, the call and the arguments.
             inline: The handler is synchronous and never blocks.
 
         Raises:
@@ -97,7 +92,7 @@ class Tool:
             TypeError: `inline` with an async handler.
         """
         _check_name(name)
-        if inline and _is_async(handler):
+        if inline and is_async(handler):
             raise TypeError(f"tool {name!r}: an inline handler runs to its end at once, so it cannot be async")
         definition = ToolDefinition(name, description, build_schema(arguments, name))
         return cls(definition, arguments, handler, inline=inline)
@@ -116,17 +111,10 @@ class Tool:
     async def invoke(self, context: Any, call: ToolCall, threads: Threads) -> ToolResult:
         """Check the call's arguments, run the function and render what it returned.
 
-        A checkpoint exactly where the function is one, or runs in a worker thread.
-
-        Args:
-            context: The run's context, handed to a parameter annotated `AgentRunContext`.
-            call: The normalised call.
-            threads: Where a synchronous function runs.
+        A checkpoint exactly where the function is one, or runs in a worker thread (through `threads`).
 
         Raises:
-            ToolError: `tool.invalid_args` - the arguments do not fit; `call.invalid` - the call was never usable;
-                or what the function raised.
-            Exception: What the function raised, as it is.
+            ToolError: As `parse`, or raised by the function, whose other exceptions are left as they are, too.
         """
         arguments = self.parse(call)
         if self._threaded:
@@ -152,6 +140,12 @@ class Tool:
         return self._render(value)
 
     def parse(self, call: ToolCall) -> BaseModel:
+        """Return the call's arguments, validated. Not a checkpoint.
+
+        Raises:
+            ToolError: `tool.invalid_args` - they do not fit, `details` say where; `call.invalid` - the call was never
+                usable.
+        """
         """Return the validated arguments of a call. Never a checkpoint.
 
         Raises:
@@ -208,8 +202,7 @@ def tool(
 
     Args:
         function: Its parameters all have annotations; no `*args`, no `**kwargs`.
-        name: Instead of the function's own name; 1-64 letters, digits, `_` or `-`.
-        description: Instead of the docstring's first paragraph.
+        name, description: Instead of the function's own name and the docstring's first paragraph.
         inline: Run a synchronous function in the event loop. It must never block.
 
     Raises:
@@ -262,15 +255,15 @@ def _from_function(function: Callable[..., Any], *, name: str | None, descriptio
     _check_name(name)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"tool {name!r} yields; a tool returns its one result")
-    is_async = _is_async(function)
-    if inline and is_async:
+    asynchronous = is_async(function)
+    if inline and asynchronous:
         raise TypeError(f"tool {name!r}: an inline function runs to its end at once, so it cannot be async")
     signature = read_signature(function, name)
     summary, documented = read_docstring(getattr(function, "func", function))
     schema = build_schema(signature.model, name, documented)
     definition = ToolDefinition(name, summary if description is None else description, schema)
     handler = _caller(function, signature)
-    threaded = not (is_async or inline)
+    threaded = not (asynchronous or inline)
     return Tool(definition, signature.model, handler, inline=inline, threaded=threaded, function=function)
 
 
@@ -288,10 +281,6 @@ def _caller(function: Callable[..., Any], signature: Signature) -> Handler:
         return function(*positional, **keywords)
 
     return call_function
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def _check_name(name: str) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
 from protocol import events as ev
-from protocol.asks import RESPONSE_EVENT, Ask, AskOutcome
-from protocol.chat import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from protocol.asks import RESPONSE_EVENT, Ask
+from protocol.chat import AssistantMessage, Message, ToolCall
+from protocol.errors import Code
 from protocol.todos import TodoList, TodoWriteResult, result
 
 
@@ -115,102 +116,152 @@ def ask_payload(session_id: str, ask: Ask) -> dict[str, Any]:
 def to_agent_event(session_id: str, event: ev.Event) -> AgentEvent:
     """Return the flat view of an event."""
     kind = type(event)
-    make = _FIELDS.get(kind)
-    fields = make(event) if make is not None else {}
-    seq = event.seq
     if kind is ev.AskOpened:
-        ask = cast("ev.AskOpened", event).ask
-        return AskUserEvent(
-            AgentEventType.CUSTOM,
-            "ask_user",
-            ask_payload(session_id, ask),
-            session_id,
-            event.run,
-            event.path,
-            seq,
-            event.time,
-            tool_calls=(ToolCall(ask.tool_call_id, "ask_user"),),
-            ask=ask,
-        )
-    return AgentEvent(
-        _TYPES[kind],
-        session_id=session_id,
-        run_id=event.run,
-        path=event.path,
-        seq=seq,
-        time=event.time,
-        **fields,
-    )
+        view: AgentEvent = AskUserEvent(AgentEventType.CUSTOM)
+    else:
+        view = AgentEvent(_TYPES[kind])
+    view.session_id, view.run_id, view.seq, view.time = session_id, event.run, event.seq, event.time
+    if event.path:
+        view.path = event.path
+    fill = _FILL.get(kind)
+    if fill is not None:
+        fill(view, event)
+    return view
 
 
 def _todos(todos: TodoList | None) -> TodoWriteResult | None:
     return result(todos) if todos is not None else None
 
 
-def _tool(result: ToolMessage) -> dict[str, Any]:
-    return {"name": result.name, "message": result, "tool_calls": (ToolCall(result.tool_call_id, result.name),)}
+def _model_completed(view: AgentEvent, event: ev.ModelCompleted) -> None:
+    view.response = view.message = event.message
+    view.tool_calls = event.message.tool_calls
 
 
-def _settled(event: ev.AskSettled) -> dict[str, Any]:
-    payload = event.payload if event.outcome is AskOutcome.ANSWERED else None
-    return {
-        "name": event.outcome,
-        "payload": payload or {"tool_call_id": event.tool_call_id},
-        "tool_calls": (ToolCall(event.tool_call_id, "ask_user"),),
-        "error": event.note,
-    }
+def _delta(view: AgentEvent, event: ev.TextStreamed | ev.ReasoningStreamed) -> None:
+    view.delta = event.text
 
 
-def _model_completed(event: ev.ModelCompleted) -> dict[str, Any]:
-    return {"response": event.message, "message": event.message, "tool_calls": event.message.tool_calls}
+def _message(view: AgentEvent, event: ev.MessageAdded | ev.SteeringQueued) -> None:
+    view.message = event.message
 
 
-def _delta(event: ev.TextStreamed) -> dict[str, Any]:
-    return {"delta": event.text}
+def _input(view: AgentEvent, event: ev.RunStarted | ev.RunQueued) -> None:
+    view.message = event.input
 
 
-def _steering(event: ev.SteeringQueued | ev.SteeringStarted | ev.SteeringInterrupted) -> dict[str, Any]:
-    return {"message": event.message}
+def _call(view: AgentEvent, tool_call_id: str, name: str) -> None:
+    view.name = name
+    view.tool_calls = (ToolCall(tool_call_id, name),)
 
 
-def _input(event: ev.RunStarted | ev.RunQueued) -> dict[str, UserMessage]:
-    return {"message": event.input}
+def _tool_started(view: AgentEvent, event: ev.ToolStarted) -> None:
+    _call(view, event.tool_call_id, event.name)
 
 
-_FIELDS = cast(
-    "dict[type[ev.Event], Callable[[ev.Event], dict[str, Any]]]",
-    {
-        ev.MessageAdded: lambda e: {"message": e.message},
-        ev.StateChanged: lambda e: {"name": e.key, "payload": {"value": e.value}},
-        ev.StateDamaged: lambda e: {"name": e.key, "error": e.message, "payload": {"raw": e.raw}},
-        ev.BoardChanged: lambda e: {"name": e.board, "payload": e.change},
-        ev.Custom: lambda e: {"name": e.name, "payload": e.payload},
-        ev.RunQueued: _input,
-        ev.RunStarted: _input,
-        ev.CancelRequested: lambda e: {"error": e.reason},
-        ev.RunCompleted: lambda e: {"todos": _todos(e.todos)},
-        ev.RunFailed: lambda e: {"todos": _todos(e.todos), "code": e.code, "error": e.message},
-        ev.RunCancelled: lambda e: {"todos": _todos(e.todos), "code": "run.cancelled", "error": e.reason},
-        ev.ModelCompleted: _model_completed,
-        ev.TextStreamed: _delta,
-        ev.ReasoningStreamed: _delta,
-        ev.CompactionTextStreamed: _delta,
-        ev.CompactionReasoningStreamed: _delta,
-        ev.ToolCallStreamed: lambda e: {"name": e.name, "delta": e.arguments},
-        ev.ToolStarted: lambda e: {"name": e.name, "tool_calls": (ToolCall(e.tool_call_id, e.name),)},
-        ev.ToolCompleted: lambda e: _tool(e.result),
-        ev.ToolFailed: lambda e: {**_tool(e.result), "code": e.code, "error": e.result.content},
-        ev.ToolSkipped: lambda e: _tool(e.result),
-        ev.ToolProgress: lambda e: {"payload": {"value": e.payload}, "tool_calls": (ToolCall(e.tool_call_id, ""),)},
-        ev.AskSettled: _settled,
-        ev.TodosChanged: lambda e: {"todos": _todos(e.todos)},
-        ev.SteeringQueued: _steering,
-        ev.SteeringStarted: _steering,
-        ev.SteeringInterrupted: _steering,
-        ev.CompactionCompleted: lambda e: {"error": e.error, "payload": {"applied": e.applied}},
-        ev.Draft: lambda e: {"name": e.ask, "payload": e.payload},
-    },
-)
+def _tool_progress(view: AgentEvent, event: ev.ToolProgress) -> None:
+    _call(view, event.tool_call_id, "")
+    view.payload = {"value": event.payload}
+
+
+def _tool_result(view: AgentEvent, event: ev.ToolCompleted | ev.ToolSkipped) -> None:
+    view.message = event.result
+    _call(view, event.result.tool_call_id, event.result.name)
+
+
+def _tool_failed(view: AgentEvent, event: ev.ToolFailed) -> None:
+    _call(view, event.result.tool_call_id, event.result.name)
+    view.message, view.code, view.error = event.result, event.code, event.result.content
+
+
+def _tool_call_delta(view: AgentEvent, event: ev.ToolCallStreamed) -> None:
+    view.name, view.delta = event.name, event.arguments
+
+
+def _ask_opened(view: AskUserEvent, event: ev.AskOpened) -> None:
+    _call(view, event.ask.tool_call_id, "ask_user")
+    view.payload = ask_payload(view.session_id, event.ask)
+    view.ask = event.ask
+
+
+def _ask_settled(view: AgentEvent, event: ev.AskSettled) -> None:
+    view.tool_calls = (ToolCall(event.tool_call_id, "ask_user"),)
+    view.name, view.error = event.outcome, event.note
+    view.payload = event.payload or {"tool_call_id": event.tool_call_id}
+
+
+def _custom(view: AgentEvent, event: ev.Custom) -> None:
+    view.name, view.payload = event.name, event.payload
+
+
+def _state_changed(view: AgentEvent, event: ev.StateChanged) -> None:
+    view.name, view.payload = event.key, {"value": event.value}
+
+
+def _state_damaged(view: AgentEvent, event: ev.StateDamaged) -> None:
+    view.name, view.error, view.payload = event.key, event.message, {"raw": event.raw}
+
+
+def _board_changed(view: AgentEvent, event: ev.BoardChanged) -> None:
+    view.name, view.payload = event.board, event.change
+
+
+def _cancel_requested(view: AgentEvent, event: ev.CancelRequested) -> None:
+    view.error = event.reason
+
+
+def _todos_changed(view: AgentEvent, event: ev.TodosChanged | ev.RunCompleted) -> None:
+    view.todos = _todos(event.todos)
+
+
+def _run_failed(view: AgentEvent, event: ev.RunFailed) -> None:
+    view.todos, view.code, view.error = _todos(event.todos), event.code, event.message
+
+
+def _run_cancelled(view: AgentEvent, event: ev.RunCancelled) -> None:
+    view.todos, view.code, view.error = _todos(event.todos), Code.RUN_CANCELLED, event.reason
+
+
+def _compaction_completed(view: AgentEvent, event: ev.CompactionCompleted) -> None:
+    view.error, view.payload = event.error, {"applied": event.applied}
+
+
+def _draft(view: AgentEvent, event: ev.Draft) -> None:
+    view.name, view.payload = event.ask, event.payload
+
+
+_FILL: dict[type[ev.Event], Callable[[Any, Any], None]] = {
+    ev.MessageAdded: _message,
+    ev.StateChanged: _state_changed,
+    ev.StateDamaged: _state_damaged,
+    ev.BoardChanged: _board_changed,
+    ev.Custom: _custom,
+    ev.RunQueued: _input,
+    ev.RunStarted: _input,
+    ev.CancelRequested: _cancel_requested,
+    ev.RunCompleted: _todos_changed,
+    ev.RunFailed: _run_failed,
+    ev.RunCancelled: _run_cancelled,
+    ev.ModelCompleted: _model_completed,
+    ev.TextStreamed: _delta,
+    ev.ReasoningStreamed: _delta,
+    ev.CompactionTextStreamed: _delta,
+    ev.CompactionReasoningStreamed: _delta,
+    ev.ToolCallStreamed: _tool_call_delta,
+    ev.ToolStarted: _tool_started,
+    ev.ToolCompleted: _tool_result,
+    ev.ToolFailed: _tool_failed,
+    ev.ToolSkipped: _tool_result,
+    ev.ToolProgress: _tool_progress,
+    ev.AskOpened: _ask_opened,
+    ev.AskSettled: _ask_settled,
+    ev.TodosChanged: _todos_changed,
+    ev.SteeringQueued: _message,
+    ev.SteeringStarted: _message,
+    ev.SteeringInterrupted: _message,
+    ev.CompactionCompleted: _compaction_completed,
+    ev.Draft: _draft,
+}
 
 _TYPES: dict[type[ev.Event], AgentEventType] = {
     kind: AgentEventType(str(kind.__struct_config__.tag))

@@ -8,10 +8,9 @@ connection whole; whether the server carried the call out is then not known, whi
 import itertools
 import logging
 import secrets
-import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -21,12 +20,11 @@ from actors.client.address import Address, parse_url
 from actors.client.attachment import Attachment
 from actors.client.errors import ConnectFailed, Detached, LinkClosed, Refused, plain_errors
 from actors.client.frames import DetachedParams, EventParams, Incoming, call_frame, read_frame, read_part, refusal
+from actors.client.stream import CONNECT_S, WatchedStream, connect_failed, open_stream
 from protocol.commands import PROTOCOL_VERSIONS, SUBPROTOCOL
 from protocol.errors import RemoteProtocolError
 
 __all__ = ["Attachment", "ConnectFailed", "Connection", "Detached", "LinkClosed", "Refused", "connect"]
-
-Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 log = logging.getLogger("actors.client")
 
@@ -34,7 +32,6 @@ log = logging.getLogger("actors.client")
 MAX_MESSAGE_CHARS = 64 * 1024 * 1024
 MAX_EVENTS_WAITING = 10_000
 MAX_CALLS_WAITING = 64
-CONNECT_S = 10.0
 CLOSE_S = 2.0
 
 
@@ -62,6 +59,7 @@ class Connection:
         self.server: dict[str, Any] = {}
         self.closed: LinkClosed | None = None
         self._socket: WebSocketConnection | None = None
+        self._leaving: trio.Event | None = None
         self._max_events = max_events
         self._numbers = itertools.count(1)
         self._prefix = secrets.token_hex(8)
@@ -132,7 +130,10 @@ class Connection:
 
     async def run(self, address: Address, token: str, *, task_status: trio.TaskStatus[None]) -> None:
         """Hold the socket until it ends. Started by `connect`; `started` once the upgrade was accepted."""
-        stream = await _open_stream(address)
+        try:
+            stream = await open_stream(address)
+        except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+            raise connect_failed(address, error) from None
         ended, errors = LinkClosed(1006, "the connection was dropped"), list[Exception]()
         try:
             async with trio.open_nursery() as nursery:
@@ -140,6 +141,8 @@ class Connection:
                 task_status.started()
                 nursery.start_soon(self._write)
                 ended = await self._read()
+                if self._leaving is not None:
+                    await self._leaving.wait()  # the goodbye of the other end still has to be read
                 nursery.cancel_scope.cancel()
         except* Exception as group:
             errors.extend(_flat(group))
@@ -147,18 +150,25 @@ class Connection:
             self._end(ended if not errors else LinkClosed(1006, f"{type(errors[0]).__name__}: {errors[0]}"))
             await trio.aclose_forcefully(stream)
         if errors and self._socket is None:
-            raise _connect_failed(address, errors[0])
+            rejected = [error for error in errors if isinstance(error, ConnectionRejected)]
+            raise connect_failed(address, (rejected or errors)[0])
 
-    async def _upgrade(self, nursery: trio.Nursery, stream: Stream, address: Address, token: str) -> None:
+    async def _upgrade(self, nursery: trio.Nursery, stream: WatchedStream, address: Address, token: str) -> None:
         headers = [(b"Authorization", b"Bearer " + token.encode())] if token else []
+
+        async def give_up() -> None:
+            await stream.over.wait()
+            raise ConnectFailed("the server closed the connection before it became a websocket")
+
         with trio.fail_after(CONNECT_S):
-            socket = await wrap_client_stream(
-                nursery, stream, address.host_header, address.resource, subprotocols=[SUBPROTOCOL],
-                extra_headers=headers, message_queue_size=16, max_message_size=MAX_MESSAGE_CHARS,
-                receive_buffer_size=65_536,
-            )  # fmt: skip
-        if socket.closed is not None:
-            raise ConnectFailed("the server closed the connection during the upgrade")
+            async with trio.open_nursery() as race:
+                race.start_soon(give_up)
+                socket = await wrap_client_stream(
+                    nursery, cast("trio.SocketStream", stream), address.host_header, address.resource,
+                    subprotocols=[SUBPROTOCOL], extra_headers=headers, message_queue_size=16,
+                    max_message_size=MAX_MESSAGE_CHARS, receive_buffer_size=65_536,
+                )  # fmt: skip
+                race.cancel_scope.cancel(reason="the upgrade was accepted")
         if socket.subprotocol != SUBPROTOCOL:
             raise ConnectFailed(f"the server does not speak {SUBPROTOCOL}")
         self._socket = socket
@@ -208,8 +218,8 @@ class Connection:
             attachment.end("link.too_slow")
 
     def _answer(self, incoming: Incoming) -> None:
-        call = self._calls.pop(incoming.id, None) if isinstance(incoming.id, int) else None
-        if call is None:
+        call = self._calls.get(incoming.id) if isinstance(incoming.id, int) else None
+        if call is None or call.answered.is_set():
             log.debug("an answer to no call of ours was passed over")
             return
         if not isinstance(incoming.error, msgspec.UnsetType):
@@ -235,11 +245,14 @@ class Connection:
         self._to_write.close()
 
     async def close(self) -> None:
-        """Say goodbye and wait for the server's, at most `CLOSE_S` seconds."""
-        if self._socket is not None:
-            with trio.move_on_after(CLOSE_S, shield=True):
+        """Say goodbye and wait for the server's, which may take for ever. A checkpoint."""
+        if self._socket is not None and self._leaving is None:
+            self._leaving = left = trio.Event()
+            try:
                 await self._socket.aclose()
-        await trio.lowlevel.cancel_shielded_checkpoint()
+            finally:
+                left.set()
+        await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
@@ -268,33 +281,9 @@ async def connect(url: str, token: str = "", *, max_events: int = MAX_EVENTS_WAI
                 )
                 yield connection
             finally:
-                await connection.close()
+                with trio.move_on_after(CLOSE_S, shield=True):
+                    await connection.close()
                 nursery.cancel_scope.cancel()
-
-
-async def _open_stream(address: Address) -> Stream:
-    try:
-        with trio.fail_after(CONNECT_S):
-            if address.secure:
-                return await trio.open_ssl_over_tcp_stream(
-                    address.host, address.port, https_compatible=True, ssl_context=ssl.create_default_context()
-                )
-            return await trio.open_tcp_stream(address.host, address.port)
-    except (OSError, trio.TooSlowError) as error:
-        raise _connect_failed(address, error) from None
-
-
-def _connect_failed(address: Address, error: Exception) -> ConnectFailed:
-    if isinstance(error, ConnectionRejected):
-        hints = {401: "the token was not accepted", 403: "access was denied", 404: "nothing is served at this path",
-                 421: "it does not answer to this host name", 503: "it has too many connections"}  # fmt: skip
-        hint = hints.get(error.status_code, "it is not a gateway, or refuses connections")
-        return ConnectFailed(f"{address} refused the connection ({error.status_code}): {hint}")
-    if isinstance(error, trio.TooSlowError):
-        return ConnectFailed(f"{address} did not answer within {CONNECT_S:g} s")
-    if isinstance(error, OSError):
-        return ConnectFailed(f"cannot connect to {address}: {error.strerror or error}")
-    return ConnectFailed(f"cannot connect to {address}: {error}")
 
 
 def _flat(group: BaseExceptionGroup[Exception]) -> list[Exception]:

@@ -1,5 +1,7 @@
 """How a view looks: blocks that stay, and the live area below them. No I/O; the console drawn on has the sizes."""
 
+from collections.abc import Callable
+
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Markdown
 from rich.padding import Padding
@@ -14,6 +16,9 @@ from protocol.asks import Ask, AskOutcome, Question
 from protocol.todos import TodoItem, TodoStatus
 
 MAX_STREAMED_LINES = 8
+MAX_TOOLS = 4
+
+Lines = list[list[Segment]]
 
 _UNICODE = {Mark.DONE: "✔", Mark.ACTIVE: "▶", Mark.OPEN: "○", Mark.INTERRUPTED: "■", Mark.TOOL: "⚙", Mark.FAILED: "✖", Mark.INFO: "·"}  # fmt: skip  # noqa: E501
 _ASCII = {Mark.DONE: "x", Mark.ACTIVE: ">", Mark.OPEN: "-", Mark.INTERRUPTED: "!", Mark.TOOL: "*", Mark.FAILED: "!", Mark.INFO: "."}  # fmt: skip  # noqa: E501
@@ -51,9 +56,10 @@ def plain(block: Block, marks: dict[Mark, str]) -> str:
     """Return a block as text without any escape code."""
     match block:
         case Prompted(text):
-            return f"> {one_line(text)}"
+            return f"> {_title(text)}"
         case Said(text):
-            return f"\n{clean(text).strip()}\n"
+            said = clean(text).strip()
+            return f"\n{said}\n" if "\n" in said else said
         case Noted(mark, text):
             return f"{marks[mark]} {one_line(text)}"
         case Ended():
@@ -79,9 +85,10 @@ def rich_block(block: Block, marks: dict[Mark, str]) -> RenderableType:
     """Return a block as it stays above the live area."""
     match block:
         case Prompted(text):
-            return Text(f"» {one_line(text, 160)}", style="dim")
+            return Text(f"» {_title(text)}", style="dim")
         case Said(text):
-            return Padding(_Clean(Markdown(clean(text), hyperlinks=False)), (0, 0, 1, 0))
+            below = 1 if "\n" in text.strip() else 0
+            return Padding(_Clean(Markdown(clean(text), hyperlinks=False)), (below, 0, below, 0))
         case Noted(mark, text):
             return _marked(marks[mark], one_line(text, 400), _STYLES[mark])
         case Ended():
@@ -100,6 +107,12 @@ def _marked(sign: str, text: str, style: str) -> Text:
     line.append(f"{sign} ", style=style)
     line.append(text, style=style if "bold" in style else "default")
     return line
+
+
+def _title(text: str) -> str:
+    """Return the first line of what a person said, without Markdown's marks of a heading."""
+    first, _, rest = text.strip().partition("\n")
+    return one_line(first.lstrip("# ") or first, 150) + (" …" if rest.strip() else "")
 
 
 def _pathed(path: str) -> str:
@@ -122,29 +135,34 @@ class LiveArea:
         self.notice = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width, room = options.max_width, max(4, console.size.height - 1)
-        footer = console.render_lines(self._footer(width), options, pad=False)[-room:]
-        room -= len(footer)
-        question = self._limited(console.render_lines(self._question(), options, pad=False), room)
-        room -= len(question)
-        todos = self._todos(width, room)
-        room -= len(todos)
-        above = self._above(width, min(MAX_STREAMED_LINES, room))
-        lines = [*console.render_lines(above, options, pad=False), *todos_lines(console, options, todos)]
-        for line in (*lines, *question, *footer):
-            yield from line
-            yield Segment.line()
+        def lines_of(text: Text) -> Lines:
+            lines = console.render_lines(text, options, pad=False) if text else []
+            return [line for line in lines if line or text.plain.strip()]
 
-    def _limited(self, lines: list[list[Segment]], room: int) -> list[list[Segment]]:
-        return lines if len(lines) <= room else [*lines[: max(0, room - 1)], [Segment("…")]][:room]
+        width, height = options.max_width, max(3, console.size.height - 1)
+        footer = self._footer(lines_of, width, height)
+        room = height - len(footer)
+        question = _limited(lines_of(self._question()), room)
+        room -= len(question)
+        todos = [line for item in self._todos(width, room) for line in lines_of(item)[:1]]
+        room -= len(todos)
+        above = lines_of(self._above(width, room))[-room:] if room else []
+        shown = [part for part in (above, todos, question, footer) if part]
+        airy = sum(map(len, shown)) + len(shown) <= height
+        for part in shown:
+            if airy:
+                yield Segment.line()
+            for line in part:
+                yield from line
+                yield Segment.line()
 
     def _above(self, width: int, room: int) -> Text:
         text = Text(end="")
         if self.view.partial.strip():
-            text.append(tail(self.view.partial.rstrip(), max(1, room - len(self.view.tools)), width))
-        for name in list(self.view.tools.values())[: max(0, room)]:
+            text.append(tail(self.view.partial.rstrip(), min(MAX_STREAMED_LINES, room), width))
+        for name in list(self.view.tools.values())[:MAX_TOOLS]:
             text.append(f"{chr(10) if text else ''}{self.marks[Mark.TOOL]} {one_line(name, width - 4)}…", style="blue")
-        return text if room > 0 else Text(end="")
+        return text
 
     def _todos(self, width: int, room: int) -> list[Text]:
         items = self.view.items
@@ -182,21 +200,20 @@ class LiveArea:
                 text.append(f"\n  {one_line(other.questions[0].question, 70)}", style="dim")
         return text
 
-    def _footer(self, width: int) -> Text:
-        text = Text(end="")
-        if self.notice:
-            text.append(one_line(self.notice, 400) + "\n", style="yellow")
-        cursor = "▏" if self.marks is _UNICODE else "_"
-        text.append("› " if self.marks is _UNICODE else "> ", style="bold")
-        text.append(f"{tail(self.typed, 3, width - 3)}")
-        text.append(cursor, style="bold blink")
-        text.append("\n" + hint(self.view, self.dialogue, once=self.once), style="dim")
-        return text
+    def _footer(self, lines_of: Callable[[Text], Lines], width: int, room: int) -> Lines:
+        """The line being typed, then as much of the notice and of the hint as there is room for."""
+        rich = self.marks is _UNICODE
+        typed = Text("› " if rich else "> ", style="bold", end="")
+        typed.append(tail(self.typed, 3, width - 3), style="not bold")
+        typed.append("▏" if rich else "_", style="blink")
+        line = lines_of(typed)[-room:]
+        notice = lines_of(Text(one_line(self.notice, 400), style="yellow", end=""))[: room - len(line)]
+        below = lines_of(Text(hint(self.view, self.dialogue, once=self.once), style="dim", end=""))
+        return [*notice, *line, *below[: room - len(line) - len(notice)]]
 
 
-def todos_lines(console: Console, options: ConsoleOptions, todos: list[Text]) -> list[list[Segment]]:
-    """Return each item as one line of segments."""
-    return [console.render_lines(item, options, pad=False)[0] for item in todos]
+def _limited(lines: Lines, room: int) -> Lines:
+    return lines if len(lines) <= room else [*lines[: max(0, room - 1)], [Segment("…")]][:room]
 
 
 def _append_question(text: Text, ask: Ask, question: Question) -> None:

@@ -5,7 +5,7 @@ our own is cancelled at its first question; somebody else's run is only looked a
 """
 
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -85,10 +85,11 @@ class Watch:
             Detached: The session sends no more.
             LinkClosed: The connection ended.
         """
-        with plain_errors():
+        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        with plain_errors(), trio.open_signal_receiver(*caught) as signals:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                await nursery.start(self._take_signals, output)
+                nursery.start_soon(self._take_signals, signals, output)
                 for task in tasks:
                     nursery.start_soon(task)
                 self._begin(output)
@@ -185,11 +186,9 @@ class Watch:
         self._on_abort()
         self.leave()
 
-    async def _take_signals(self, output: Output, *, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
-            task_status.started()
-            async for number in signals:
-                if number == signal.SIGHUP:
-                    self.abort()
-                else:
-                    self.interrupt(output)
+    async def _take_signals(self, signals: AsyncIterator[int], output: Output) -> None:
+        async for number in signals:
+            if number == signal.SIGHUP:
+                self.abort()
+            else:
+                self.interrupt(output)

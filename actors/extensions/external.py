@@ -27,8 +27,11 @@ class ExternalEventExtension(AgentExtension):
             return False
         session_id = config.session_id if config is not None else None
         tool_call_id = event.payload.get("tool_call_id")
+        # Of several agents that share this instance, the one that emits; called directly, whichever has the ask.
+        emitting = [agent for agent in self._agents if agent.emitting is not None]
         return any(
-            agent.answer_now(session_id, tool_call_id, event.payload, via=self.name) for agent in self._agents
+            agent.answer_now(session_id, tool_call_id, event.payload, via=self.name)
+            for agent in emitting or self._agents
         )
 
     def outcome(self, context: AgentRunContext, call: ToolCall) -> ToolResult:

@@ -6,7 +6,7 @@ The list hangs on the run's record, so it is gone when the run is, however the r
 from typing import Annotated, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from actors.agent.context import AgentRunContext
 from actors.agent.extension import AgentExtension
@@ -27,27 +27,31 @@ DESCRIPTION = (
 _encode = msgspec.json.Encoder().encode
 
 
-def _arguments(max_todos: int, max_chars: int) -> type[BaseModel]:
-    """Make the argument model for these limits; pydantic builds the schema from it, once."""
+class TodoArgument(BaseModel):
+    """One item of the list."""
 
-    class TodoArgument(BaseModel):
-        """One item of the list."""
+    model_config = ConfigDict(extra="forbid", strict=True)
 
-        model_config = ConfigDict(extra="forbid", strict=True)
+    content: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=DEFAULT_LIMITS.max_todo_chars),
+        Field(description="What is to be done."),
+    ]
+    status: Annotated[Literal["pending", "in_progress", "completed"], Field(description="Its state.")]
 
-        content: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=max_chars)] = Field(
-            description="What is to be done."
-        )
-        status: Literal["pending", "in_progress", "completed"] = Field(description="Its state.")
 
-    class TodoWriteArguments(BaseModel):
-        """The arguments of `todo_write`."""
+class TodoWriteArguments(BaseModel):
+    """The arguments of `todo_write`."""
 
-        model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-        todos: list[TodoArgument] = Field(description="The whole list, in order.", min_length=1, max_length=max_todos)
+    todos: list[TodoArgument]
 
-    return TodoWriteArguments
+
+def _arguments(max_todos: int) -> type[TodoWriteArguments]:
+    """Make the argument model for a list of at most `max_todos` items."""
+    bounded = Field(description="The whole list, in order.", min_length=1, max_length=max_todos)
+    return create_model("TodoWriteArguments", __base__=TodoWriteArguments, todos=(list[TodoArgument], bounded))
 
 
 class TodoWriteExtension(AgentExtension):
@@ -63,8 +67,7 @@ class TodoWriteExtension(AgentExtension):
         if max_todos < 1:
             raise ValueError(f"a list has room for at least one item, not {max_todos}")
         self.one_advance_per_turn = one_advance_per_turn
-        arguments = _arguments(max_todos, DEFAULT_LIMITS.max_todo_chars)
-        self.tool = Tool.from_model("todo_write", DESCRIPTION, arguments, self._write, inline=True)
+        self.tool = Tool.from_model("todo_write", DESCRIPTION, _arguments(max_todos), self._write, inline=True)
 
     async def on_tool(self, context: AgentRunContext) -> None:
         """Register `todo_write` for this run."""
@@ -94,10 +97,9 @@ class TodoWriteExtension(AgentExtension):
         for agent in self._agents:
             agent.clear_todos(session_id)
 
-    def _write(self, context: AgentRunContext, call: ToolCall, arguments: BaseModel) -> ToolResult:
-        submitted = arguments.todos  # type: ignore[attr-defined]
+    def _write(self, context: AgentRunContext, call: ToolCall, arguments: TodoWriteArguments) -> ToolResult:
         items: list[TodoItem] = []
-        for index, item in enumerate(submitted):
+        for index, item in enumerate(arguments.todos):
             if is_blank(item.content):
                 where = f"todos[{index}].content"
                 detail = Detail(where, "blank", "the content is blank")
@@ -109,6 +111,7 @@ class TodoWriteExtension(AgentExtension):
             items,
             one_advance=self.one_advance_per_turn,
             advanced_this_turn=record.advanced_in == record.turn,
+            revision=record.revision,
         )
         context.write_todos(written, call.id)
         result = rules.result(written)

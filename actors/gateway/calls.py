@@ -1,42 +1,48 @@
-"""Carries out the calls of a link: asks the rules, hands each command to its session, shapes what comes back.
+"""Carries out the calls of a link: asks the rules, hands each command to its session.
 
 Decides nothing about sessions. A reply arrives through a callback, once what justifies it is committed; until then the
 link goes on reading, so calls to different sessions overtake each other and calls to one session never do.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Awaitable, Callable
 from importlib import metadata
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from actors.gateway.ports import Reply, ServedAgent, SessionHandle
-from actors.gateway.watch import Watch
+from actors.gateway.ports import Handle, Reply, ServedAgent
+from actors.gateway.watch import Sink, Watch
 from protocol import commands as cmd
 from protocol import link as rules
 from protocol.errors import Code, RuleViolation
-from protocol.history import Ack
-
-try:
-    VERSION = metadata.version("trio-actors")
-except metadata.PackageNotFoundError:
-    VERSION = "0"
-
-SERVER = rules.ServerInfo("trio-actors", VERSION)
 
 
-class Caller(Protocol):
+def _version() -> str:
+    try:
+        return metadata.version("trio-actors")
+    except metadata.PackageNotFoundError:  # run from a checkout
+        return "0"
+
+
+SERVER = rules.ServerInfo("trio-actors", _version())
+
+
+class Caller(Sink, Protocol):
     """What a call needs of the link that it came by."""
 
     state: rules.Link
     watches: dict[str, Watch]
-
-    def identify(self, client: str) -> None:
-        """Make this link the one of the client with this id; an older one is closed."""
-        ...
-
-    def make_watch(self, handle: SessionHandle, cursor: int) -> Watch: ...
+    joining: Watch | None  # the watch whose replay may be going on in this very step
 
     @property
     def ended(self) -> bool: ...
+
+    def identify(self, client: str) -> None:
+        """Make this link the only one of the client with this id."""
+        ...
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run something that takes long without holding up the calls behind it. It must not raise."""
+        ...
 
 
 async def perform(agent: ServedAgent, caller: Caller, params: cmd.Params, reply: Reply) -> None:
@@ -59,83 +65,100 @@ async def perform(agent: ServedAgent, caller: Caller, params: cmd.Params, reply:
                 caller.identify(params.client.id)
             reply(result)
         case cmd.Open():
-            handle, created = await agent.open_session(params.session)
+            handle, created = await agent.open_session(_wanted_id(caller.state, params))
             reply({"session": handle.id, "log_id": handle.log_id, "seq": handle.seq, "created": created})
         case cmd.List():
-            sessions, more = agent.list_sessions(params.after, params.limit)
+            sessions, more = agent.list_sessions(after=params.after, limit=params.limit)
             reply({"sessions": sessions, "more": more})
         case cmd.Attach():
-            await _attach(_find(agent, params.session), caller, params, reply)
+            await _attach(agent, caller, params, reply)
         case cmd.Detach():
-            _forget(caller, params.session)
+            _detach(agent, caller, params.session)
             reply({"session": params.session})
+        case cmd.Close():
+            _find(agent, params.session)
+            _close(agent, caller, params.session, reply)
         case _:
-            command: Any = params
-            cause: str = getattr(command, "command", "")
-            shaped = _shape(_RESULTS.get(type(params)), command.session, reply)
-            await _find(agent, command.session).submit(params, shaped, cause=cause)
+            await _find(agent, cast("Any", params).session).submit(params, reply)
 
 
-def _find(agent: ServedAgent, session_id: str) -> SessionHandle:
+def _wanted_id(link: rules.Link, params: cmd.Open) -> str | None:
+    """The id to open. A client that repeats a command because it missed the reply gets the session it made before."""
+    if params.session is not None or not (params.command and link.client.id):
+        return params.session
+    return "s-" + hashlib.sha256(f"{link.client.id}\0{params.command}".encode()).hexdigest()[:24]
+
+
+def _find(agent: ServedAgent, session_id: str) -> Handle:
     handle = agent.find_session(session_id)
     if handle is None:
-        raise RuleViolation(Code.SESSION_UNKNOWN, "no session has this id; `session/open` makes one")
+        raise RuleViolation(Code.SESSION_UNKNOWN, "no open session has this id; `session/open` opens one")
     return handle
 
 
-def _shape(shape: Callable[[Ack, str], object] | None, session_id: str, reply: Reply) -> Reply:
-    if shape is None:
-        return reply
-    chosen = shape
-
-    def shaped(result: Any) -> None:
-        reply(result if isinstance(result, RuleViolation) else chosen(result, session_id))
-
-    return shaped
-
-
-_RESULTS: dict[type[cmd.Params], Callable[[Ack, str], object]] = {
-    cmd.ExternalEvent: lambda ack, _: {"accepted": ack.accepted},
-    cmd.Close: lambda _, session_id: {"session": session_id},
-}
-
-
-async def _attach(handle: SessionHandle, caller: Caller, params: cmd.Attach, reply: Reply) -> None:
+async def _attach(agent: ServedAgent, caller: Caller, params: cmd.Attach, reply: Reply) -> None:
     """Attach, counting from the moment it is asked for: what the client sends right behind it may rely on it."""
-    watch = caller.make_watch(handle, params.cursor)
-    rules.attach(caller.state, params.session, params.cursor)
+    session = params.session
+    handle = _find(agent, session)
+    watch = Watch(caller, session)
+    rules.attach(caller.state, session, params.cursor)
 
-    def attached(result: Any) -> None:
+    def attached(result: Any) -> bool:
+        """Return whether the session is to go on and offer events."""
         if isinstance(result, RuleViolation):
-            watch.ended = True
-            if params.session not in caller.watches:
-                rules.detach(caller.state, params.session)
-        elif caller.ended or params.session not in caller.state.cursors:
-            watch.end()  # it left, or detached, before it was attached
+            _give_up(caller, watch)
+        elif caller.ended or session not in caller.state.cursors:
+            watch.ended = True  # the client left, or detached, before it was attached
         else:
-            _replace(caller, params.session, watch)
-            watch.seq = watch.sent = result.seq
-            rules.attach(caller.state, params.session, result.seq)
+            _drop(agent, caller.watches.get(session))
+            watch.begin(result.log_id, result.seq)
+            caller.watches[session] = caller.joining = watch
+            rules.attach(caller.state, session, result.seq)
         reply(result)
+        return not watch.ended
 
     try:
-        await handle.submit_attach(watch, params, attached)
+        await handle.submit(params, attached, reader=watch)
     except BaseException:
-        if params.session not in caller.watches:
-            rules.detach(caller.state, params.session)
-        watch.end()
+        _give_up(caller, watch)
         raise
 
 
-def _replace(caller: Caller, session_id: str, watch: Watch) -> None:
-    before = caller.watches.get(session_id)
-    if before is not None:
-        before.end()
-    caller.watches[session_id] = watch
+def _give_up(caller: Caller, watch: Watch) -> None:
+    """The session did not take the watch; an older one goes on."""
+    watch.ended = True
+    if watch.session not in caller.watches:
+        rules.detach(caller.state, watch.session)
 
 
-def _forget(caller: Caller, session_id: str) -> None:
-    rules.detach(caller.state, session_id)
-    watch = caller.watches.pop(session_id, None)
+def _drop(agent: ServedAgent, watch: Watch | None) -> None:
+    """End a watch and make its session forget it. Idempotent."""
     if watch is not None:
-        watch.end()
+        watch.ended = True
+        session = agent.find(watch.session)
+        if session is not None:
+            session.detach(watch)
+
+
+def _detach(agent: ServedAgent, caller: Caller, session: str) -> None:
+    rules.detach(caller.state, session)
+    _drop(agent, caller.watches.pop(session, None))
+
+
+def let_go(agent: ServedAgent, caller: Caller) -> None:
+    """The link is at its end: no session knows it any more."""
+    for session in list(caller.watches):
+        _detach(agent, caller, session)
+    caller.state.cursors.clear()
+
+
+def _close(agent: ServedAgent, caller: Caller, session: str, reply: Reply) -> None:
+    async def close() -> None:
+        try:
+            await agent.close_session(session)
+        except RuleViolation as refused:
+            reply(refused)
+        else:
+            reply({"session": session})
+
+    caller.start(close)

@@ -6,18 +6,19 @@ the gateway. Knows nothing of what is said on a link.
 
 import itertools
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 import trio
 
 from actors.gateway.access import Access, check_token_shape, make_access, make_token
+from actors.gateway.guard import linger
 from actors.gateway.head import PATH, Refused, Upgrade, read_head
 from actors.gateway.link import SUPERSEDED, Link, clean
 from actors.gateway.listener import accept_forever, open_listeners
 from actors.gateway.ports import ServedAgent
 from actors.gateway.watch import EventEncoder
-from actors.gateway.websocket import GOING_AWAY, SocketClosed, linger, open_socket
+from actors.gateway.websocket import GOING_AWAY, SocketClosed, open_socket
 from protocol.limits import DEFAULT_LIMITS, Limits
 
 logger = logging.getLogger("actors.gateway")
@@ -47,10 +48,13 @@ class Gateway:
         token: What clients must show. Keep it out of logs and query strings.
     """
 
-    def __init__(self, agent: ServedAgent, access: Access, limits: Limits, host: str, port: int) -> None:
+    def __init__(
+        self, agent: ServedAgent, access: Access, limits: Limits, nursery: trio.Nursery, host: str, port: int
+    ) -> None:
         self.host = host
         self.port = port
         self.token = access.token
+        self._nursery = nursery
         self._agent = agent
         self._access = access
         self._limits = limits
@@ -73,11 +77,11 @@ class Gateway:
         """How many connections are open, those included that have not said who they are."""
         return len(self._connections)
 
-    def start(self, listeners: list[trio.SocketListener], nursery: trio.Nursery) -> None:
-        """Accept from `listeners`, which become the gateway's own, with all connections in `nursery`."""
+    def start(self, listeners: list[trio.SocketListener]) -> None:
+        """Accept from `listeners`, which become the gateway's own."""
         self._listeners = listeners
         for listener in listeners:
-            nursery.start_soon(accept_forever, listener, self._serve, nursery)
+            self._nursery.start_soon(accept_forever, listener, self._serve, self._nursery)
 
     async def drain(self, code: int = RESTARTING, reason: str = "") -> None:
         """Take no more connections, close those there are with `code`, and return when they are gone. A checkpoint.
@@ -147,7 +151,9 @@ class Gateway:
     async def _run_link(self, stream: trio.SocketStream, upgrade: Upgrade, connection: _Connection, name: str) -> None:
         try:
             async with open_socket(stream, upgrade, self._limits) as socket:
-                link = Link(socket, self._agent, self._limits, self._encoder, name=name, identify=self._identify)
+                link = Link(
+                    socket, self._agent, self._limits, self._encoder, self._nursery, name=name, identify=self._identify
+                )
                 connection.link = link
                 if self._draining:
                     link.close(RESTARTING)
@@ -156,7 +162,8 @@ class Gateway:
                 finally:
                     self._forget(link)
             client = clean(link.state.client.name) or "unnamed"
-            logger.info("%s (%s) closed: %d, %d in, %d out", name, client, closed.code, link.received, link.sent)
+            ended = f"{closed.code} {clean(closed.reason)}".strip()
+            logger.info("%s (%s) closed: %s; %d in, %d out", name, client, ended, link.received, link.sent)
         except* SocketClosed:
             logger.info("%s left during the upgrade", name)
 
@@ -183,7 +190,7 @@ async def open_gateway(
     limits: Limits = DEFAULT_LIMITS,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
-) -> AsyncIterator[Gateway]:
+) -> AsyncGenerator[Gateway, None]:
     """Serve `agent` to websocket clients while the block runs.
 
     Args:
@@ -204,12 +211,13 @@ async def open_gateway(
     secret = make_token() if token is None else token
     check_token_shape(secret)
     listeners = await open_listeners(host, port)
+    raised: BaseException | None = None
     try:
         bound = int(listeners[0].socket.getsockname()[1])
         access = make_access(host, bound, secret, hosts=tuple(hosts), origins=tuple(origins))
-        gateway = Gateway(agent, access, limits, host, bound)
         async with trio.open_nursery() as nursery:
-            gateway.start(listeners, nursery)
+            gateway = Gateway(agent, access, limits, nursery, host, bound)
+            gateway.start(listeners)
             try:
                 yield gateway
             finally:
@@ -217,9 +225,16 @@ async def open_gateway(
                 with trio.move_on_after(limits.drain_deadline_s + 2 * limits.close_deadline_s, shield=True):
                     await gateway.drain(GOING_AWAY)
                 nursery.cancel_scope.cancel(reason="the gateway has closed")
+    except BaseExceptionGroup as group:
+        # Connections are isolated, so a single error is what the block raised, and it comes out as it was raised.
+        raised, *others = group.exceptions
+        if others:
+            raise
     finally:
         for listener in listeners:
             listener.socket.close()
+    if raised is not None:
+        raise raised
 
 
 async def _refuse(stream: trio.SocketStream, refused: Refused, linger_s: float) -> None:

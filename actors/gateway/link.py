@@ -6,14 +6,14 @@ client that lets its queue run over is cut off with its cursor. Whatever fails i
 
 import logging
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import trio
 
-from actors.gateway.calls import perform
+from actors.gateway.calls import let_go, perform
 from actors.gateway.outbox import Outbox
-from actors.gateway.ports import ServedAgent, SessionHandle
+from actors.gateway.ports import ServedAgent
 from actors.gateway.watch import EventEncoder, Watch
 from actors.gateway.websocket import ABNORMAL, Socket, SocketClosed
 from protocol import commands as cmd
@@ -38,6 +38,7 @@ class Link:
         agent: ServedAgent,
         limits: Limits,
         encoder: EventEncoder,
+        nursery: trio.Nursery,
         *,
         name: str = "link",
         identify: Callable[["Link", str], None] = lambda link, client: None,
@@ -45,11 +46,13 @@ class Link:
         self.name = name
         self.state = rules.Link(limits=limits)
         self.watches: dict[str, Watch] = {}
+        self.joining: Watch | None = None
         self.received = self.sent = 0
         self._socket = socket
         self._agent = agent
         self._limits = limits
-        self._encoder = encoder
+        self.encoder = encoder
+        self._nursery = nursery
         self._identify = identify
         self._outbox = Outbox(max_bytes=limits.max_outbox_bytes, max_messages=limits.max_outbox_messages)
         self._wake = trio.Event()
@@ -64,7 +67,7 @@ class Link:
 
         Whatever ends it, no session knows this link afterwards.
         """
-        closed = SocketClosed(*(self._goodbye or ()))
+        closed = SocketClosed()
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -93,10 +96,7 @@ class Link:
     def _let_go(self) -> None:
         self._ended = True
         self._outbox.clear()
-        for watch in self.watches.values():
-            watch.end()
-        self.watches.clear()
-        self.state.cursors.clear()
+        let_go(self._agent, self)
 
     # ---- its tasks
 
@@ -116,13 +116,14 @@ class Link:
         while True:
             if self.state.batch:
                 most = self._limits.max_batch
+            self.joining = None
             items = self._outbox.take(max_messages=most, max_bytes=MAX_BATCH_BYTES)
             if items:
                 frame = items[0].frame if len(items) == 1 else jsonrpc.join(item.frame for item in items)
                 await self._socket.send(frame.decode())
                 self.sent += len(items)
                 for item in items:
-                    if isinstance(item.reader, Watch) and item.seq:
+                    if isinstance(item.reader, Watch) and item.seq > 0:
                         item.reader.sent = item.seq
             elif self._goodbye is not None:
                 await self._socket.close(*self._goodbye)
@@ -137,9 +138,11 @@ class Link:
             if self.watches:
                 heads = {session: watch.seq for session, watch in self.watches.items()}
                 self._queue(jsonrpc.notification("heartbeat", {"heads": heads}))
+            heard = self._socket.heard
             with trio.move_on_after(self._limits.ping_timeout_s) as scope:
                 await self._socket.ping()
-            if scope.cancelled_caught:
+            # A ping waits behind the frame that is being written, which has a deadline of its own.
+            if scope.cancelled_caught and self._socket.heard == heard and not self._socket.sending:
                 raise SocketClosed(ABNORMAL, "no answer to a ping")
 
     # ---- calls
@@ -169,8 +172,10 @@ class Link:
         if call_id is None or self.ended:
             return
         try:
-            is_refusal = isinstance(result, RuleViolation)
-            frame = jsonrpc.refusal(call_id, result) if is_refusal else jsonrpc.response(call_id, result)
+            if isinstance(result, RuleViolation):
+                frame = jsonrpc.refusal(call_id, result)
+            else:
+                frame = jsonrpc.response(call_id, result)
         except RuleViolation as unsendable:
             frame = jsonrpc.refusal(call_id, unsendable)
         self._queue_reply(frame)
@@ -179,21 +184,32 @@ class Link:
         """Make this the client's only link."""
         self._identify(self, client)
 
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run something that takes long in the gateway's nursery: it goes on when this client leaves."""
+
+        async def isolated() -> None:
+            try:
+                await task()
+            except Exception as error:
+                logger.error("%s: a call failed", self.name, exc_info=error)
+
+        self._nursery.start_soon(isolated)
+
     # ---- the outbox
 
-    def make_watch(self, handle: SessionHandle, cursor: int) -> Watch:
-        """Return a subscription that queues into this link."""
-        return Watch(handle, self._encoder, self._queue_event, self._watch_closed, seq=cursor)
-
-    def _queue_event(self, watch: Watch, frame: bytes, seq: int) -> bool:
+    def queue_event(self, watch: Watch, frame: bytes, seq: int) -> bool:
+        """Queue an event of a watch, of record `seq` or 0. False: the client is cut off, or on its way out."""
         if self.ended:
             return False
         if not self._outbox.put(frame, watch, seq):
-            self._overflow()
+            if watch is self.joining:
+                self._stop_replay(watch)
+            else:
+                self._overflow()
             return False
         self._wake.set()
         if seq:
-            rules.advance(self.state, watch.handle.id, seq)
+            rules.advance(self.state, watch.session, seq)
         return True
 
     def _queue(self, frame: bytes) -> None:
@@ -210,6 +226,13 @@ class Link:
             else:
                 self._overflow()
 
+    def _stop_replay(self, watch: Watch) -> None:
+        """A replay does not fit, in the very step in which it began. That is not the client's slowness: it gets what is
+        queued, is told how far that goes, and attaches again from there."""
+        self.watches.pop(watch.session, None)
+        rules.detach(self.state, watch.session)
+        self._queue_reply(_detached(watch.session, Code.LINK_TOO_SLOW, watch.seq))
+
     def _overflow(self) -> None:
         """Drop what the client will not take; tell it, if it still reads, how far it got."""
         self._outbox.clear()
@@ -218,8 +241,9 @@ class Link:
             self._outbox.put_reply(_detached(session, Code.LINK_TOO_SLOW, watch.sent))
         self.close(OVERFLOW, Code.LINK_TOO_SLOW)
 
-    def _watch_closed(self, watch: Watch, code: Code, seq: int) -> None:
-        session = watch.handle.id
+    def watch_closed(self, watch: Watch, code: Code, seq: int) -> None:
+        """Tell the client that nothing more will come of this session; the connection goes on."""
+        session = watch.session
         if self.watches.get(session) is watch:
             del self.watches[session]
             rules.detach(self.state, session)

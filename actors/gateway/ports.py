@@ -7,9 +7,9 @@ from protocol import commands as cmd
 from protocol.errors import Code
 from protocol.events import Event
 
-# Called once, synchronously, with an `Ack`, another result, or the `RuleViolation` that refused the command. What it is
-# told is committed.
-Reply = Callable[[Any], None]
+# Called once, synchronously, with a result or with the `RuleViolation` that refused the command. What it is told is
+# committed.
+Reply = Callable[[Any], object]
 
 
 class Reader(Protocol):
@@ -24,8 +24,16 @@ class Reader(Protocol):
         ...
 
 
-class SessionHandle(Protocol):
-    """One open session. Commands take effect in the order they are submitted."""
+class Watched(Protocol):
+    """What a reader is attached to."""
+
+    def detach(self, reader: Reader) -> None:
+        """Offer nothing more to `reader`. Does nothing if it is not attached."""
+        ...
+
+
+class Handle(Protocol):
+    """One open session. Commands take effect in the order in which they are submitted."""
 
     @property
     def id(self) -> str: ...
@@ -36,29 +44,25 @@ class SessionHandle(Protocol):
     @property
     def seq(self) -> int: ...
 
-    async def submit(self, command: cmd.Params, reply: Reply, *, cause: str = "") -> None:
+    async def submit(self, command: cmd.Params, reply: Reply, *, reader: Reader | None = None) -> None:
         """Queue a command, waiting for room. A checkpoint.
 
+        For `Attach` the reply has `log_id` and `seq`, and `reader` is offered what follows it, in the same step.
+
         Raises:
-            RuleViolation: `session.closed` - it has ended; `reply` is not called.
+            RuleViolation: `session.unknown` or `session.closed`; `reply` is not called.
         """
-        ...
-
-    async def submit_attach(self, reader: Reader, params: cmd.Attach, reply: Reply) -> None:
-        """Queue an attach. `reply` is told `Attached`, then `reader` is offered what follows, in one step."""
-        ...
-
-    def detach(self, reader: Reader) -> None:
-        """Offer nothing more to `reader`. Does nothing if it is not attached."""
         ...
 
 
 class ServedAgent(Protocol):
     """The agent behind a gateway."""
 
-    def find_session(self, session_id: str) -> SessionHandle | None: ...
+    def find(self, session_id: str) -> Watched | None: ...
 
-    async def open_session(self, session_id: str | None) -> tuple[SessionHandle, bool]:
+    def find_session(self, session_id: str) -> Handle | None: ...
+
+    async def open_session(self, session_id: str | None = None) -> tuple[Handle, bool]:
         """Return the session, and whether it was made now.
 
         Raises:
@@ -66,6 +70,10 @@ class ServedAgent(Protocol):
         """
         ...
 
-    def list_sessions(self, after: str, limit: int) -> tuple[Sequence[object], bool]:
+    def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[Sequence[object], bool]:
         """Return up to `limit` sessions with ids after `after`, and whether there are more."""
+        ...
+
+    async def close_session(self, session_id: str) -> None:
+        """Cancel what runs in the session and let go of it. A checkpoint, for as long as the agent's grace."""
         ...

@@ -4,9 +4,8 @@ A watch passes on what it is offered until it has ended; what is offered later i
 noticed yet drops it. Synchronous; knows neither sockets nor how a link sends.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
-from actors.gateway.ports import SessionHandle
 from protocol.errors import Code
 from protocol.events import Event
 from protocol.jsonrpc import event_frame
@@ -33,40 +32,53 @@ class EventEncoder:
         return self._frame
 
 
+class Sink(Protocol):
+    """The link behind a watch. Synchronous; never raises."""
+
+    encoder: EventEncoder
+
+    def queue_event(self, watch: "Watch", frame: bytes, seq: int) -> bool:
+        """Queue the frame of an event, of record `seq` or 0. False: nothing of this session is taken any more."""
+        ...
+
+    def watch_closed(self, watch: "Watch", code: Code, seq: int) -> None:
+        """The session has ended it."""
+        ...
+
+
 class Watch:
     """One session as one link sees it.
 
     Attributes:
+        session: Its id.
+        log_id: Its log; "" until attached.
         seq: The last record that was queued for the client.
         sent: The last record that left for the client.
         ended: Nothing more is taken.
     """
 
-    __slots__ = ("_encoder", "_on_closed", "_send", "ended", "handle", "sent", "seq")
+    __slots__ = ("_sink", "ended", "log_id", "sent", "seq", "session")
 
-    def __init__(
-        self,
-        handle: SessionHandle,
-        encoder: EventEncoder,
-        send: Callable[["Watch", bytes, int], bool],
-        on_closed: Callable[["Watch", Code, int], None],
-        *,
-        seq: int = 0,
-    ) -> None:
-        self.handle = handle
-        self.seq = self.sent = seq
+    def __init__(self, sink: Sink, session: str) -> None:
+        self._sink = sink
+        self.session = session
+        self.log_id = ""
+        self.seq = self.sent = 0
         self.ended = False
-        self._encoder = encoder
-        self._send = send
-        self._on_closed = on_closed
+
+    def begin(self, log_id: str, seq: int) -> None:
+        """The session has attached this watch; what follows `seq` will be offered."""
+        self.log_id = log_id
+        self.seq = self.sent = seq
 
     def offer(self, event: Event) -> bool:
         """Queue the event for the client. False: the watch has ended, or the client is too slow."""
         if self.ended:
             return False
-        frame = self._encoder.frame(self.handle.id, self.handle.log_id, event)
+        frame = self._sink.encoder.frame(self.session, self.log_id, event)
         seq = event.seq if event.durable else 0
-        if not self._send(self, frame, seq):
+        if not self._sink.queue_event(self, frame, seq):
+            self.ended = True
             return False
         self.seq = seq or self.seq
         return True
@@ -75,9 +87,4 @@ class Watch:
         """The session will send nothing after `seq`."""
         if not self.ended:
             self.ended = True
-            self._on_closed(self, code, seq)
-
-    def end(self) -> None:
-        """Stop watching. Idempotent."""
-        self.ended = True
-        self.handle.detach(self)
+            self._sink.watch_closed(self, code, seq)

@@ -11,19 +11,30 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
 import trio
-from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, wait_task_rescheduled
+from trio.lowlevel import (
+    Abort,
+    RaiseCancelT,
+    Task,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
 
 from actors.runtime.context import Ctx
-from actors.runtime.errors import ActorGone, unwrap
+from actors.runtime.errors import ActorGone, stray_cancel, unwrap
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.ref import Down, DownKind, Ref
-from actors.runtime.reply import OpenAsks, Replies
+from actors.runtime.reply import OpenAsks, reply_of
 
 if TYPE_CHECKING:
     from actors.runtime.supervisor import Supervisor
     from actors.runtime.system import System
 
 M = TypeVar("M")
+#: A Cancelled must go on to the scope that sent it. One that leaves a body while no scope around the actor is cancelled
+#: has no such scope; let out, it would end every actor of the system. It is a crash like any other.
+STRAY = trio.Cancelled
 
 
 class Actor(Generic[M]):
@@ -152,6 +163,7 @@ class Actor(Generic[M]):
                 await self.join()  # its name is free, when the spawner goes on
             raise
 
+    @enable_ki_protection
     def mark_ready(self, value: object) -> None:
         """Its body has started: the spawner goes on, the name leads to it. Only the first call of a start counts."""
         if self.ready:
@@ -170,6 +182,7 @@ class Actor(Generic[M]):
         """Accept nothing more; the body ends when the queue is empty."""
         self.mailbox.close_sending()
 
+    @enable_ki_protection
     def stop(self, reason: str) -> None:
         """Accept nothing more and cancel the body."""
         if self.stop_reason is not None or self.down is not None:
@@ -191,41 +204,41 @@ class Actor(Generic[M]):
         return self.down
 
     async def _run(self) -> None:
+        delay: float | None = 0.0
         try:
             with self._scope:
                 await trio.lowlevel.checkpoint_if_cancelled()  # stopped before it began: nothing runs
-                while (delay := await self._live()) is not None:
-                    before = trio.current_time()
-                    await trio.sleep(delay)
-                    self.paused_s += trio.current_time() - before
-                    self.restarting = False
+                while delay is not None:
+                    try:
+                        await self._body(Ctx(self), *self._args)
+                    except STRAY as cancelled:
+                        if _cancel_is_due():
+                            raise
+                        delay = self._crashed(stray_cancel(cancelled))
+                    except Exception as error:
+                        delay = self._crashed(unwrap(error))
+                    except BaseExceptionGroup as group:
+                        failed, rest = group.split(Exception)
+                        if failed is None or rest is None:
+                            raise
+                        self._crashed(unwrap(failed), final=True)
+                        raise rest from None  # Cancelled goes on to its scope, the errors with it would reach everybody
+                    else:
+                        self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
+                        delay = self._next_start(self._supervisor.judge_return(self))
+                    if delay is not None:
+                        await self._wait_restart(delay)
         finally:
             self._end()
 
-    async def _live(self) -> float | None:
-        """Run the body once. Returns the seconds until its next start, or None if this was the last."""
-        error: BaseException | None = None
-        try:
-            await self._body(Ctx(self), *self._args)
-        except trio.Cancelled as cancelled:
-            if trio.current_effective_deadline() == float("-inf"):
-                raise
-            # No scope around the actor was cancelled, so none would stop this one: let out, it ends every actor.
-            error = RuntimeError("the body let out a Cancelled of a scope that is not around it")
-            error.__cause__ = cancelled
-        except Exception as raised:
-            error = unwrap(raised)
-        except BaseExceptionGroup as group:
-            failed, _ = group.split(Exception)
-            if failed is not None:
-                self._crashed(unwrap(failed), final=True)
-            raise  # the scope, or the nursery, takes out its own Cancelled
-        if error is not None:
-            return self._crashed(error, final=trio.current_effective_deadline() == float("-inf"))
-        self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
-        return self._next_start(self._supervisor.judge_return(self))
+    async def _wait_restart(self, delay_s: float) -> None:
+        before = trio.current_time()
+        await trio.sleep(delay_s)
+        self.paused_s += trio.current_time() - before
+        self.restarting = False
 
-    def _crashed(self, error: BaseException, *, final: bool) -> float | None:
+    @enable_ki_protection
+    def _crashed(self, error: BaseException, *, final: bool = False) -> float | None:
         handling = self.handling_kind
         doing = f"while handling {handling}" if handling else "while running" if self.ready else "while starting"
         error.add_note(f"in actor {self.path!r}, {doing}")
@@ -233,7 +246,7 @@ class Actor(Generic[M]):
         self._kind = DownKind.CRASHED
         if self._starter is not None:  # the spawner gets it, so nobody logs it
             return None
-        return self._next_start(self._supervisor.judge_crash(self, error, final=final))
+        return self._next_start(self._supervisor.judge_crash(self, error, final=final or _cancel_is_due()))
 
     def _next_start(self, delay: float | None) -> float | None:
         self.current = None
@@ -246,8 +259,8 @@ class Actor(Generic[M]):
         self.system.actor_restarts()
         # The asks of this incarnation end with it, also the queued; what was only told stays for the next one. Asks
         # that still wait for room were not accepted, and keep their place.
-        waiting = {message.reply for message in self.mailbox.waiting() if isinstance(message, Replies)}
-        queued = [m for m in self.mailbox.queued() if isinstance(m, Replies) and m.reply in self.asks]
+        waiting = {reply_of(message) for message in self.mailbox.waiting()}
+        queued = [message for message in self.mailbox.queued() if reply_of(message) in self.asks]
         for slot in self.asks:
             if slot not in waiting:
                 slot.end(self.gone())
@@ -255,6 +268,7 @@ class Actor(Generic[M]):
         self.system.count_returned(len(queued))
         return delay
 
+    @enable_ki_protection
     def _end(self) -> None:
         """Make the end visible, in one synchronous step: first the name, then the asks, then those who wait for it."""
         kind = self._kind or DownKind.CANCELLED
@@ -262,6 +276,7 @@ class Actor(Generic[M]):
             kind = DownKind.STOPPED
         self.current = None
         self.down = Down(self.name, self.stop_reason or kind.value, self.error, kind)
+        self._args = ()  # a handle that is kept must not keep what the actor worked with
         left = self.mailbox.close_receiving()
         self.mailbox.close_sending()
         self._supervisor.forget(self)
@@ -269,18 +284,14 @@ class Actor(Generic[M]):
         for slot in self.asks:
             slot.end(self.gone())
         for message in left:
-            if isinstance(message, Replies):  # one that was asked of another actor, and passed on
-                message.reply.end(self.gone())
+            reply_of(message).end(self.gone())  # open still if it was asked of another actor, and passed on
         if self._done is not None:
             self._done.set()
-        if self._starter is not None:
-            self._wake_starter(self._starter)
+        starter, self._starter = self._starter, None
+        if starter is not None:
+            fine = self.error is None and kind in (DownKind.RETURNED, DownKind.DRAINED)
+            reschedule(starter, outcome.Value(None) if fine else outcome.Error(self.error or self.gone()))
 
-    def _wake_starter(self, starter: Task) -> None:
-        self._starter = None
-        if self.error is not None:
-            reschedule(starter, outcome.Error(self.error))
-        elif self.down is not None and self.down.kind in (DownKind.RETURNED, DownKind.DRAINED):
-            reschedule(starter)
-        else:
-            reschedule(starter, outcome.Error(self.gone()))
+
+def _cancel_is_due() -> bool:
+    return trio.current_effective_deadline() == float("-inf")

@@ -37,7 +37,12 @@ class MailboxSendChannel(trio.abc.SendChannel[M_contra], Generic[M_contra]):
             raise trio.WouldBlock
 
     async def send(self, value: M_contra) -> None:
-        """Send, waiting for room in the order of arrival. A checkpoint; raises what `send_nowait` does but WouldBlock."""
+        """Send, waiting for room in the order of arrival. A checkpoint.
+
+        Raises:
+            ClosedResourceError: This end has been closed, perhaps while this waited.
+            BrokenResourceError: The receiving end has been closed.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         await self._mailbox.put(value, self)
@@ -83,6 +88,7 @@ class MailboxSendChannel(trio.abc.SendChannel[M_contra], Generic[M_contra]):
 
     def _check(self) -> None:
         if self._closed:
+            self._mailbox.rejected += 1
             raise trio.ClosedResourceError("this send channel has been closed")
         self._mailbox.check_sendable()
 
@@ -114,7 +120,10 @@ class MailboxReceiveChannel(trio.abc.ReceiveChannel[M], Generic[M]):
         return await self._mailbox.get()
 
     def close(self) -> None:
-        """Close this end: what is buffered is gone, counted as returned; senders get BrokenResourceError. Idempotent."""
+        """Close this end: what is buffered is gone, counted as returned; senders get BrokenResourceError.
+
+        Idempotent, no checkpoint.
+        """
         if self._mailbox.receivers:
             self._mailbox.close_receiving()
 

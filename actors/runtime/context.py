@@ -58,11 +58,27 @@ class Ctx(Generic[M]):
         return self
 
     async def __anext__(self) -> M:
-        # A plain method, no async generator: a generator that is left behind would be closed by the garbage collector.
+        # A plain method, no async generator: one that is left behind would be closed by the garbage collector. What it
+        # shares with `receive` is written out, as a coroutine between costs every idle actor its memory.
+        await checkpoint_if_cancelled()
+        if self._left:
+            self._left -= 1
+        else:
+            await self._give_way()
         try:
-            return await self._next()
+            message = self._actor.current = self._mailbox.take()
+            return message
+        except trio.WouldBlock:
+            pass
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        self._actor.current = None
+        self._left = BURST
+        try:
+            message = self._actor.current = await self._mailbox.park()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+        return message
 
     async def receive(self) -> M:
         """Wait for the next message. It checks for cancellation each time, and lets others run at least every 32.
@@ -71,7 +87,10 @@ class Ctx(Generic[M]):
             EndOfChannel: The actor was told to drain, and nothing is left.
             BusyResourceError: Another task of the actor is receiving.
         """
-        return await self._next()
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise trio.EndOfChannel from None
 
     def receive_nowait(self) -> M:
         """Take the next message if there is one. No checkpoint: a loop of these must have its own.
@@ -84,22 +103,9 @@ class Ctx(Generic[M]):
         message = self._actor.current = self._mailbox.take()
         return message
 
-    async def _next(self) -> M:
-        await checkpoint_if_cancelled()
-        if not self._left:
-            if self._actor.ready:
-                await checkpoint()
-            else:
-                self._actor.mark_ready(None)
-            self._left = BURST
-        self._left -= 1
-        try:
-            message = self._mailbox.take()
-        except trio.WouldBlock:
-            self._actor.current = None
-            self._left = BURST
-            message = await self._mailbox.park()
-        self._actor.current = message
-        return message
-
-
+    async def _give_way(self) -> None:
+        if self._actor.ready:
+            await checkpoint()
+        else:
+            self._actor.mark_ready(None)
+        self._left = BURST - 1

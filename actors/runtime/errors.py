@@ -3,7 +3,7 @@
 It decides the words of these errors and nothing else; it must not know mailboxes, tasks or supervisors.
 """
 
-from collections.abc import Iterator
+from typing import cast
 
 import trio
 
@@ -84,21 +84,27 @@ class NotAccepting(ActorError):
         return f"{self.name!r} is closing and starts no more actors"
 
 
+def stray_cancel(cancelled: trio.Cancelled) -> RuntimeError:
+    """Return the crash of an actor whose body let out a `Cancelled` that no scope around it takes."""
+    error = RuntimeError("the body let out a Cancelled of a scope that is not around it")
+    error.__cause__ = cancelled
+    return error
+
+
 def unwrap(error: BaseException) -> BaseException:
     """Return the one error inside groups of one; real plurality, and anything that is no group, comes back as it is.
 
     The notes of the groups that are taken away move to the error that stays.
     """
-    while isinstance(error, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = error.exceptions
-        if len(inner) != 1:
-            break
-        for note in notes_of(error):
-            inner[0].add_note(note)
-        error = inner[0]
+    while (inner := _only_member(error)) is not None:
+        for note in getattr(error, "__notes__", ()):
+            inner.add_note(note)
+        error = inner
     return error
 
 
-def notes_of(error: BaseException) -> Iterator[str]:
-    """Yield the notes added to an error, oldest first."""
-    yield from getattr(error, "__notes__", ())
+def _only_member(error: BaseException) -> BaseException | None:
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    members = cast("tuple[BaseException, ...]", error.exceptions)
+    return members[0] if len(members) == 1 else None

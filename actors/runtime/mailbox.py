@@ -5,11 +5,11 @@ It must not know actors, requests or names.
 
 Open -> draining (no sender is left: what is buffered is still received) -> closed (the receiver has gone: what was
 buffered is handed back). At every moment `accepted == handled + returned + queued`, and each attempt to send that has
-ended is in `accepted` or in `rejected`.
+ended is in `accepted` or in `rejected` (one that was cancelled before it began is no attempt).
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -82,7 +82,7 @@ class Mailbox(Generic[M]):
         if max_buffer_size < 0:
             raise ValueError(f"max_buffer_size must be 0 or more, not {max_buffer_size}")
         self._capacity = max_buffer_size
-        # An empty deque is 760 bytes, most mailboxes are empty most of the time: both queues are made when first needed.
+        # An empty deque is 760 bytes, and most mailboxes are empty most of the time: made when first needed.
         self._queue: deque[M] | None = None
         self._waiting: OrderedDict[Task, tuple[M, object]] | None = None
         self._receiver: Task | None = None
@@ -96,6 +96,13 @@ class Mailbox(Generic[M]):
 
     def __len__(self) -> int:
         return len(self._queue) if self._queue else 0
+
+    @property
+    def has_room(self) -> bool:
+        """True if `offer` would take a message."""
+        if not self.senders or not self.receivers:
+            return False
+        return self._receiver is not None or len(self) < self._capacity
 
     @enable_ki_protection
     def offer(self, message: M) -> bool:
@@ -136,7 +143,7 @@ class Mailbox(Generic[M]):
         """
         await checkpoint_if_cancelled()
         self.check_sendable()
-        if self._receiver is not None or len(self) < self._capacity:
+        if self.has_room:
             self.offer(message)
             await cancel_shielded_checkpoint()
             return
@@ -192,19 +199,23 @@ class Mailbox(Generic[M]):
         await cancel_shielded_checkpoint()
         return message
 
-    async def park(self) -> M:
-        """Wait for the next message, after `take` raised `WouldBlock`. A checkpoint; raises what `take` raises."""
+    def park(self) -> Awaitable[M]:
+        """Wait for the next message, after `take` raised `WouldBlock`: await the result at once. A checkpoint.
+
+        Raises:
+            BusyResourceError: Another task is receiving.
+            EndOfChannel, ClosedResourceError: As `take` does.
+        """
         if self._receiver is not None:
             raise trio.BusyResourceError("another task already receives from this mailbox; it has one receiver")
         self._receiver = current_task()
         self._queue = None
+        # No coroutine and no closure of its own: ten thousand idle actors wait here, and each would keep them.
+        return wait_task_rescheduled(self._leave)  # noqa: ASYNC105
 
-        def abort(_: RaiseCancelT) -> Abort:
-            self._receiver = None
-            return Abort.SUCCEEDED
-
-        message: M = await wait_task_rescheduled(abort)
-        return message
+    def _leave(self, _: RaiseCancelT) -> Abort:
+        self._receiver = None
+        return Abort.SUCCEEDED
 
     def close_sending(self) -> None:
         """Accept nothing more: what is buffered is still received, senders that wait are turned away. Idempotent."""

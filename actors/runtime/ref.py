@@ -144,7 +144,12 @@ class Ref(Generic[M_contra]):
         accepted = False
         try:
             try:
-                await actor.mailbox.put(request)
+                await trio.lowlevel.checkpoint_if_cancelled()
+                # With room there is one trip through the scheduler, to the answer; `put` would make it two.
+                if actor.mailbox.has_room:
+                    actor.mailbox.offer(request)
+                else:
+                    await actor.mailbox.put(request)
                 accepted = True
             except (trio.ClosedResourceError, trio.BrokenResourceError):
                 actor.system.count_rejected()

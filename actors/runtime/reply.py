@@ -7,10 +7,18 @@ A slot is waiting -> settled, or waiting -> abandoned (the asker was cancelled o
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, Self, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeGuard, TypeVar, cast
 
 import outcome
-from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, enable_ki_protection, reschedule, wait_task_rescheduled
+from trio.lowlevel import (
+    Abort,
+    RaiseCancelT,
+    Task,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+    wait_task_rescheduled,
+)
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -209,3 +217,12 @@ def attach(message: Replies[R], owner: OpenAsks) -> Reply[R]:
 def detach(message: Replies[Any]) -> None:
     """Take the slot off a request that was never accepted."""
     _attach(message, NOBODY)
+
+
+def reply_of(message: object) -> Reply[Any]:
+    """Return where the answer to a message goes; nowhere if it is no request, or was only told."""
+    return message.reply if _is_request(message) else NOBODY
+
+
+def _is_request(message: object) -> TypeGuard[Replies[Any]]:
+    return isinstance(message, Replies)

@@ -136,9 +136,13 @@ class Supervisor:
         Args:
             reason: Why, in words; each child is stopped with it.
         """
-        self._close.set()
+        self.close()
         for child in self.actors():
             child.stop(reason or f"{self.name!r} was stopped")
+
+    def close(self) -> None:
+        """Start nothing more; it ends with its last child. Idempotent, no checkpoint."""
+        self._close.set()
 
     async def join(self) -> None:
         """Wait until it was stopped and every child has ended. A checkpoint."""
@@ -156,7 +160,7 @@ class Supervisor:
 
     def end(self) -> None:
         """Everything has ended."""
-        self._close.set()
+        self.close()
         self._ended.set()
         self.system.supervisor_ended(self)
 

@@ -6,16 +6,16 @@ what actors do, and there is no global one.
 
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import trio
 
 from actors.runtime.actor import Actor
 from actors.runtime.context import Ctx
-from actors.runtime.errors import NotAccepting, unwrap
+from actors.runtime.errors import NotAccepting
 from actors.runtime.ref import Ref
 from actors.runtime.registry import Registry
 from actors.runtime.restart import Backoff, Restart, RestartName, RestartPolicy
@@ -214,7 +214,13 @@ class System:
 
     def close(self, reason: str) -> None:
         """Stop everything, and report what does not end within the grace."""
-        self.stop(reason)
+        if trio.current_effective_deadline() == float("-inf"):
+            # The cancel reaches the actors too. Stopped as well, some would say `stopped` and some `cancelled`,
+            # depending on who is woken first.
+            for supervisor in (*self._supervisors.values(), self._root):
+                supervisor.close()
+        else:
+            self.stop(reason)
         if self._ended < self._started and self._root.nursery is not None:
             self._watch = trio.CancelScope()
             self._root.nursery.start_soon(self._report_stragglers, self._watch)
@@ -250,7 +256,7 @@ def _node(actor: Actor[Any]) -> Node:
 @asynccontextmanager
 async def open_system(
     *, name: str = "system", grace_s: float = 5.0, on_crash: Callable[[Crash], None] | None = None
-) -> AsyncIterator[System]:
+) -> AsyncGenerator[System, None]:
     """Open a block that actors live in. When it ends, however it ends, they are stopped, and it waits for them.
 
     Args:
@@ -264,7 +270,7 @@ async def open_system(
             ended is in the log, in `on_crash`, and in what `ref.join()` returns.
     """
     system = System(name, grace_s, on_crash)
-    error: BaseException | None = None
+    error: BaseException
     try:
         async with trio.open_nursery() as nursery:
             system.open(nursery)
@@ -274,9 +280,11 @@ async def open_system(
                 reason = f"system {name!r} closed"
             finally:
                 system.close(reason)
+        return
     except BaseExceptionGroup as group:
-        error = unwrap(group)
-        if error is group:
+        # The nursery's own group, and no other: one that the block itself raised stays as it is.
+        members = cast("tuple[BaseException, ...]", group.exceptions)
+        if len(members) != 1:
             raise
-    if error is not None:
-        raise error  # out here, where its own context is not replaced by the group
+        error = members[0]
+    raise error  # out here, where its own context is not replaced by the group

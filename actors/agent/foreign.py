@@ -1,0 +1,40 @@
+"""Which exceptions that are no `Exception` belong to whoever raised them, and which go on through us.
+
+A `Cancelled` must leave the scope that sent it. One that nobody around us sent would find no scope to end in, and take
+every session with it; so would a `SystemExit` from a tool. Those are a failure of the code that raised them.
+"""
+
+from typing import cast
+
+import trio
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Say whether the code we called raised this on its own account. Ask inside the scope that would be cancelled.
+
+    A real cancel has a scope of ours that is cancelled, and goes on to it. Ctrl-C is the application's.
+    """
+    inner = _members(error)
+    if inner:
+        return all(is_foreign(one) for one in inner)
+    if isinstance(error, KeyboardInterrupt):
+        return False
+    if isinstance(error, trio.Cancelled):
+        return trio.current_effective_deadline() > float("-inf")
+    return True
+
+
+def describe_foreign(error: BaseException) -> str:
+    """Return a sentence's end that names the kinds: `ended with SystemExit, though ...`."""
+    return f"ended with {_kinds(error)}, though nobody cancelled or stopped it"
+
+
+def _kinds(error: BaseException) -> str:
+    inner = _members(error)
+    return ", ".join(sorted({_kinds(one) for one in inner})) if inner else type(error).__name__
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return ()

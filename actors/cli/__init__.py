@@ -1,0 +1,58 @@
+"""The command `actors`. What a command needs is imported when it runs: `actors --help` loads none of it."""
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from actors.cli.arguments import Options, parse
+from actors.cli.codes import CANCELLED, FAILED, PIPE_BROKEN, USAGE, CommandFailed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code. See `actors --help` for what the codes mean.
+
+    Args:
+        argv: The arguments without the program's name; None takes those of the process.
+
+    Raises:
+        SystemExit: For `--help`, `--version` and wrong arguments, as argparse does.
+    """
+    options = parse(argv)
+    for stream in (sys.stdout, sys.stderr):
+        # A sign that the terminal cannot show must not end a run.
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        return _command(options)
+    except CommandFailed as failed:
+        with suppress(OSError):
+            print(f"actors: {failed}", file=sys.stderr)
+        return failed.exit_code
+    except KeyboardInterrupt:
+        return CANCELLED
+    except BrokenPipeError:
+        # Whoever read the output has gone. Python would complain about it once more when it flushes at exit.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_BROKEN
+
+
+def _command(options: Options) -> int:
+    from actors.cli.logs import set_up_logging
+
+    set_up_logging(options.log_level)
+    if options.command == "run":
+        from actors.cli.run import run
+
+        return run(options)
+    if options.command == "serve":
+        from actors.cli.serve import serve
+
+        return serve(options)
+    from actors.cli.attach import attach
+
+    return attach(options)
+
+
+__all__ = ["CANCELLED", "FAILED", "PIPE_BROKEN", "USAGE", "main"]

@@ -1,0 +1,77 @@
+"""Which agent a command runs: the embedded one, or one of the user's own by `module:name`."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from actors.cli.codes import USAGE, CommandFailed
+
+if TYPE_CHECKING:
+    from actors.agent.agent import Agent
+
+Factory = Callable[[], object]
+
+
+def default_agent() -> "AbstractAsyncContextManager[Agent]":
+    """Return the embedded agent: it works off a Markdown checklist and needs no network and no key."""
+    from actors import AskUserExtension, ChecklistModel, TodoWriteExtension, open_agent
+
+    return open_agent(ChecklistModel(), extensions=[TodoWriteExtension(), AskUserExtension()])
+
+
+def find_factory(spec: str) -> Factory:
+    """Return what makes the agent. The module is also looked for in the current directory.
+
+    Raises:
+        CommandFailed: The module or the name in it does not exist, cannot be imported, or cannot be called.
+    """
+    if not spec:
+        return default_agent
+    module_name, colon, attribute = spec.partition(":")
+    if not colon or not module_name or not attribute:
+        raise CommandFailed(f"--agent is MODULE:NAME, for example mypackage.agents:make, not {spec!r}", USAGE)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found: Any = _import(module_name)
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise CommandFailed(f"--agent: module {module_name} has no {attribute}", USAGE)
+        found = getattr(found, name)
+    if not callable(found):
+        raise CommandFailed(f"--agent: {spec} is not callable, but of type {type(found).__name__}", USAGE)
+    return cast("Factory", found)
+
+
+def _import(name: str) -> object:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if name == missing or name.startswith(f"{missing}."):
+            raise CommandFailed(f"--agent: there is no module {missing}", USAGE) from None
+        raise CommandFailed(f"--agent: importing {name} failed: there is no module {missing}", USAGE) from None
+    except Exception as error:
+        raise CommandFailed(f"--agent: importing {name} failed: {type(error).__name__}: {error}", USAGE) from None
+
+
+def make_agent(factory: Factory, spec: str) -> "AbstractAsyncContextManager[Agent]":
+    """Return the agent's context manager.
+
+    Raises:
+        CommandFailed: The user's callable raised, or returned something else.
+    """
+    try:
+        made = factory()
+    except Exception as error:
+        if not spec:
+            raise
+        raise CommandFailed(f"--agent: {spec}() raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, AbstractAsyncContextManager):
+        raise CommandFailed(
+            f"--agent: {spec}() must return an async context manager, as open_agent(...) does, "
+            f"not {type(made).__name__}", USAGE
+        )  # fmt: skip
+    return cast("AbstractAsyncContextManager[Agent]", made)

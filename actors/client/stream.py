@@ -1,0 +1,70 @@
+"""The byte stream below a websocket: opened with a deadline, and watched for its end.
+
+While the upgrade is under way nothing else tells that the other end has gone; a client would wait out its deadline.
+"""
+
+import ssl
+
+import trio
+from trio_websocket import ConnectionRejected
+
+from actors.client.address import Address
+from actors.client.errors import ConnectFailed
+
+CONNECT_S = 10.0
+
+
+class WatchedStream(trio.abc.Stream):
+    """Passes everything through; `over` is set once nothing more will come."""
+
+    def __init__(self, inner: trio.abc.Stream) -> None:
+        self.over = trio.Event()
+        self._inner = inner
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        data = await self._inner.receive_some(max_bytes)
+        if not data:
+            self.over.set()
+        return data
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._inner.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        self.over.set()
+        await self._inner.aclose()
+
+
+async def open_stream(address: Address) -> WatchedStream:
+    """Return a stream to `address`, with TLS where it says so. A checkpoint.
+
+    Raises:
+        OSError: Nobody is there, or the certificate is not valid.
+        trio.TooSlowError: It took over `CONNECT_S` seconds.
+    """
+    with trio.fail_after(CONNECT_S):
+        if address.secure:
+            context = ssl.create_default_context()
+            secure = await trio.open_ssl_over_tcp_stream(
+                address.host, address.port, https_compatible=True, ssl_context=context
+            )
+            await secure.do_handshake()
+            return WatchedStream(secure)
+        return WatchedStream(await trio.open_tcp_stream(address.host, address.port))
+
+
+def connect_failed(address: Address, error: Exception) -> ConnectFailed:
+    """Return what to tell whoever wanted to connect."""
+    if isinstance(error, ConnectionRejected):
+        hints = {401: "the token was not accepted", 403: "access was denied", 404: "nothing is served at this path",
+                 421: "it does not answer to this host name", 503: "it has too many connections"}  # fmt: skip
+        hint = hints.get(error.status_code, "it is not a gateway, or refuses connections")
+        return ConnectFailed(f"{address} refused the connection ({error.status_code}): {hint}")
+    if isinstance(error, trio.TooSlowError):
+        return ConnectFailed(f"{address} did not answer within {CONNECT_S:g} s")
+    if isinstance(error, OSError):
+        return ConnectFailed(f"cannot connect to {address}: {error.strerror or error}")
+    return ConnectFailed(f"cannot connect to {address}: {error}")

@@ -1,0 +1,350 @@
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from actors.runtime import ActorGone, AskTimeout, Ctx, Down, DownKind, Ref, Replies, Reply, System, open_system
+
+
+@dataclass
+class Add(Replies[int]):
+    n: int
+
+
+@dataclass
+class Hold(Replies[str]):
+    """Kept, and answered when the next `Release` comes."""
+
+
+@dataclass
+class Release:
+    answer: str
+
+
+@dataclass
+class Sleep:
+    seconds: float
+
+
+@dataclass
+class Boom:
+    pass
+
+
+Message = Add | Hold | Release | Sleep | Boom
+
+
+async def worker(ctx: Ctx[Message], log: list[object]) -> None:
+    total = 0
+    held: list[Reply[str]] = []
+    async for message in ctx:
+        log.append(message)
+        match message:
+            case Add(n):
+                total += n
+                message.reply.send(total)
+            case Hold():
+                held.append(message.reply)
+            case Release(answer):
+                log.append([reply.send(answer) for reply in held])
+                held.clear()
+            case Sleep(seconds):
+                await trio.sleep(seconds)
+            case Boom():
+                raise ValueError("boom")
+
+
+@asynccontextmanager
+async def running(mailbox_size: int = 64) -> AsyncGenerator[tuple[System, Ref[Message], list[Any]], None]:
+    log: list[Any] = []
+    async with open_system() as system:
+        yield system, await system.spawn(worker, log, name="w", mailbox_size=mailbox_size), log
+
+
+async def ends_with(ref: Ref[Message], message: Add | Hold, results: list[object]) -> None:
+    try:
+        results.append(await ref.ask(message))
+    except ActorGone as gone:
+        results.append(gone)
+
+
+async def test_an_ask_gets_its_answer() -> None:
+    async with running() as (_, ref, _):
+        assert await ref.ask(Add(2)) == 2
+        assert ref.tell(Add(3))  # told: its reply goes nowhere
+        assert await ref.ask(Add(0)) == 5
+
+
+async def test_a_tell_returns_false_when_full_or_gone_and_is_counted() -> None:
+    async with running(mailbox_size=1) as (system, ref, log):
+        assert ref.tell(Sleep(1))
+        assert [ref.tell(Add(1)), ref.tell(Add(2))] == [True, False]
+        ref.stop()
+        assert ref.tell(Add(3)) is False
+        await ref.join()
+        assert ref.tell(Add(4)) is False
+        now = ref.statistics()
+        assert (now.sent, now.accepted, now.rejected, now.handled, now.returned) == (5, 2, 3, 1, 1)
+        assert (system.statistics().rejected, system.statistics().returned) == (3, 1)
+        assert log == [Sleep(1)]  # handed to the waiting body before the stop
+
+
+async def test_send_waits_for_room_in_order(autojump_clock: MockClock) -> None:
+    async with running(mailbox_size=1) as (_, ref, log):
+        ref.tell(Sleep(1))
+        for n in range(5):
+            await ref.send(Add(n))
+        assert trio.current_time() >= 1
+        ref.drain()
+        await ref.join()
+        assert [message.n for message in log[1:]] == [0, 1, 2, 3, 4]
+
+
+async def test_send_to_an_actor_that_has_ended_or_ends_meanwhile_fails() -> None:
+    async with running(mailbox_size=0) as (system, ref, _):
+        ref.tell(Sleep(1))
+
+        async def send() -> None:
+            with pytest.raises(ActorGone, match=r"^actor 'w' is gone: closed by user$"):
+                await ref.send(Add(1))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await wait_all_tasks_blocked()
+            ref.stop("closed by user")
+        await send()
+        assert system.statistics().rejected == 2
+
+
+async def test_asks_wait_for_room_too(autojump_clock: MockClock) -> None:
+    async with running(mailbox_size=1) as (_, ref, _):
+        results: list[object] = []
+        ref.tell(Sleep(1))
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(ends_with, ref, Add(1), results)
+        assert sorted(map(str, results)) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("moment", ["before", "queued", "waiting for room", "handled", "kept", "answered"])
+@pytest.mark.parametrize("how", ["stop", "crash"])
+async def test_each_ask_of_an_actor_that_dies_ends_at_once_e07(
+    moment: str, how: str, autojump_clock: MockClock
+) -> None:
+    results: list[object] = []
+    async with running(mailbox_size=50) as (_, ref, _):
+
+        async def kill() -> None:
+            if how == "stop":
+                ref.stop("killed")
+            await ref.join()
+
+        end = Boom() if how == "crash" else Sleep(5)
+        asks: list[Add | Hold] = []
+        async with trio.open_nursery() as nursery:
+            if moment == "before":
+                ref.tell(end)
+                await kill()
+                asks = [Add(0)]
+            elif moment == "queued":
+                ref.tell(Sleep(1))
+                await wait_all_tasks_blocked()
+                ref.tell(end)
+                asks = [Add(0) for _ in range(49)]
+            elif moment == "waiting for room":
+                ref.tell(Sleep(1))
+                await wait_all_tasks_blocked()
+                ref.tell(end)
+                asks = [Add(0) for _ in range(60)]
+            elif moment in ("handled", "kept"):
+                asks = [Hold() for _ in range(3)]
+            else:
+                asks = [Add(0)]
+            for message in asks:
+                nursery.start_soon(ends_with, ref, message, results)
+            await wait_all_tasks_blocked()
+            ref.tell(end)
+            await kill()
+        before = trio.current_time()
+        assert len(results) == len(asks)
+        assert ref._actor.asks._slots is None
+        if moment == "answered":
+            assert results == [0]
+            return
+        reason, cause = ("killed", type(None)) if how == "stop" else ("crashed", ValueError)
+        for gone in results:
+            assert isinstance(gone, ActorGone)
+            assert (gone.name, gone.reason, type(gone.cause)) == ("w", reason, cause)
+        assert trio.current_time() == before
+
+
+async def test_an_ask_that_was_passed_on_ends_with_the_actor_that_has_it() -> None:
+    async def passing(ctx: Ctx[Add], to: Ref[Message]) -> None:
+        async for message in ctx:
+            to.tell(message)
+
+    async with running() as (system, ref, _):
+        first: Ref[Any] = await system.spawn(passing, ref)
+        assert await first.ask(Add(7)) == 7
+        ref.tell(Sleep(9))
+        await wait_all_tasks_blocked()
+        results: list[object] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends_with, first, Add(1), results)
+            await wait_all_tasks_blocked()
+            ref.stop("over")
+        assert str(results[0]) == "actor 'w' is gone: over"
+
+
+async def test_asks_that_time_out_leave_nothing_behind_e01(autojump_clock: MockClock) -> None:
+    async with running() as (system, ref, log):
+
+        async def ask() -> None:
+            with pytest.raises(AskTimeout):
+                await ref.ask(Hold(), within=0.001)
+
+        for _ in range(20):
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    nursery.start_soon(ask)
+        assert len(ref._actor.asks) == 0
+        assert ref._actor.asks._slots is None
+        assert all(message.reply.abandoned for message in log)
+        ref.tell(Release("late"))
+        assert await ref.ask(Add(1)) == 1
+        assert log[-2] == [False] * 2000
+        assert system.statistics().late_replies == 2000
+
+
+async def test_a_timeout_says_what_the_actor_is_busy_with(autojump_clock: MockClock) -> None:
+    async with running() as (_, ref, _):
+        ref.tell(Sleep(100))
+        ref.tell(Add(1))
+        with pytest.raises(
+            AskTimeout, match=r"^actor 'w' did not answer within 1 s: handling Sleep, 2 queued$"
+        ) as caught:
+            await ref.ask(Add(2), within=1)
+        assert (caught.value.name, caught.value.queued, caught.value.handling) == ("w", 2, "Sleep")
+        assert trio.current_time() < 2
+
+
+async def test_the_time_limit_covers_the_wait_for_room(autojump_clock: MockClock) -> None:
+    async with running(mailbox_size=0) as (_, ref, log):
+        ref.tell(Sleep(100))
+        message = Add(2)
+        with pytest.raises(AskTimeout):
+            await ref.ask(message, within=1)
+        assert trio.current_time() < 2
+        ref.drain()
+        with pytest.raises(ActorGone, match=r"^actor 'w' is gone: draining$"):
+            await ref.ask(message)  # it was never accepted, so the object is free
+        await ref.join()
+        assert log == [Sleep(100)]
+
+
+async def test_a_late_reply_is_dropped_and_the_next_ask_gets_its_own_e21(autojump_clock: MockClock) -> None:
+    async with running() as (system, ref, _):
+        with trio.move_on_after(0.01) as scope:
+            await ref.ask(Hold())
+        assert scope.cancelled_caught
+        ref.tell(Release("first"))
+        answers: list[object] = []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends_with, ref, Hold(), answers)
+            await wait_all_tasks_blocked()
+            ref.tell(Release("second"))
+        assert answers == ["second"]
+        assert system.statistics().late_replies == 1
+
+
+async def test_two_open_asks_of_one_object_are_refused() -> None:
+    async with running() as (_, ref, _):
+        message = Hold()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends_with, ref, message, [])
+            await wait_all_tasks_blocked()
+            with pytest.raises(RuntimeError, match=r"^this Hold was asked before"):
+                await ref.ask(message)
+            ref.tell(Release("x"))
+        assert ref.statistics().sent == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), trio.ClosedResourceError("theirs")])
+async def test_an_error_in_a_reply_reaches_the_asker_as_it_is(error: Exception) -> None:
+    async def refuse(ctx: Ctx[Add]) -> None:
+        async for message in ctx:
+            message.reply.fail(error)
+
+    async with open_system() as system:
+        ref = await system.spawn(refuse)
+        with pytest.raises(type(error)) as caught:
+            await ref.ask(Add(1))
+        assert caught.value is error
+        assert ref.alive
+
+
+async def test_messages_from_another_thread_arrive_in_order() -> None:
+    async with running() as (_, ref, log):
+
+        def tell() -> None:
+            assert all(ref.tell_threadsafe(Add(n)) for n in range(50))
+
+        await trio.to_thread.run_sync(tell)
+        assert await ref.ask(Add(0)) == sum(range(50))
+        assert [message.n for message in log[:50]] == list(range(50))
+
+
+def test_a_thread_that_outlives_the_loop_is_told_false() -> None:
+    async def main() -> Ref[Message]:
+        async with running() as (_, ref, _):
+            return ref
+
+    ref = trio.run(main)
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(ref.tell_threadsafe(Add(1))))
+    thread.start()
+    thread.join()
+    assert results == [False]
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (lambda ref: ref.stop("tab closed"), Down("w", "tab closed", None, DownKind.STOPPED)),
+        (lambda ref: ref.stop(), Down("w", "stopped", None, DownKind.STOPPED)),
+        (lambda ref: ref.drain(), Down("w", "drained", None, DownKind.DRAINED)),
+    ],
+)
+async def test_join_says_how_it_ended_to_everybody_and_at_any_time(
+    end: Callable[[Ref[Message]], None], expected: Down
+) -> None:
+    async with running() as (_, ref, _):
+        downs: list[Down] = []
+
+        async def join() -> None:
+            downs.append(await ref.join())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(join)
+            nursery.start_soon(join)
+            await wait_all_tasks_blocked()
+            assert ref.alive
+            end(ref)
+            end(ref)
+        assert not ref.alive
+        assert [*downs, await ref.join()] == [expected] * 3
+
+
+async def test_a_ref_says_who_and_in_which_state() -> None:
+    async with running() as (_, ref, _):
+        assert repr(ref) == "<Ref 'w' running>"
+        assert ref.started_with is None
+        ref.stop()
+        assert repr(ref) == "<Ref 'w' stopping>"
+        await ref.join()
+        assert repr(ref) == "<Ref 'w' ended>"

@@ -1,0 +1,53 @@
+"""Memory is measured in a process of its own, as growth."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import memory
+
+
+@pytest.mark.parametrize("kind", memory.KINDS)
+def test_a_new_process_grows_by_every_session(kind: str) -> None:
+    # Two parked trio tasks are kilobytes; a figure beyond 100 kB would be something else than sessions.
+    assert 1_000 < memory.bytes_per_session(kind, 300) < 100_000
+
+
+def test_a_process_that_fails_is_told_with_its_exit_code(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError, match=r"^the process that measures 5 sessions \(nothing\) ended with 2$"):
+        memory.bytes_per_session("nothing", 5)
+    assert capfd.readouterr().err == "bench.memory: takes a kind (ask, bare) and how many sessions\n"
+
+
+@pytest.mark.parametrize("argv", [[], ["ask"], ["ask", "0"], ["ask", "-1"], ["ask", "many"], ["other", "3"]])
+def test_arguments_that_say_nothing_measurable_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert memory.main(argv) == 2
+    assert capsys.readouterr().err == "bench.memory: takes a kind (ask, bare) and how many sessions\n"
+
+
+async def test_growth_is_that_of_the_sessions_and_not_of_what_comes_first() -> None:
+    asked: list[int] = []
+    held: list[bytearray] = []
+
+    async def prepare(n: int) -> None:
+        asked.append(n)
+        if len(asked) == 1:
+            held.append(bytearray(b"x" * 64_000_000))
+        else:
+            held.extend(bytearray(b"x" * 100_000) for _ in range(n))
+
+    growth = await memory.growth_per_session(prepare, 300)
+    assert asked == [3, 300]
+    assert 90_000 < growth < 150_000
+
+
+def test_where_there_is_no_proc_the_peak_is_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_STATM", Path("/nonexistent/statm"))
+    assert memory.resident_bytes() > 0
+
+
+def test_the_process_needs_no_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    assert memory.bytes_per_session("bare", 50) > 0
