@@ -5,7 +5,7 @@ session, its arguments are a JSON object. What could not be used keeps `{}` as a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -166,4 +166,3 @@ class ModelRequest:
     server_tools: tuple[Any, ...] = ()
     session_id: str = ""
     turn: int = 1
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -77,8 +77,7 @@ async def _perform(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     if session.state.asks is not None and call.id in session.state.asks:
         await session.wait_settled(call.id)
     await live.wait_room()
-    started = ev.ToolStarted(call.id, call.name)
-    live.stamp(started)
+    started = ev.ToolStarted(call.id, call.name, run=live.id, path=live.record.path)
     # A tool may have effects: it starts when its start is kept.
     seq = session.append([started], run=live.id)
     if session.committed < seq:

@@ -1,6 +1,6 @@
 """One model message: iterates the stream, shows its pieces as they come, assembles the message, closes the stream."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -21,13 +21,52 @@ _YIELD_EVERY = 64
 class Partial:
     """The message that is being streamed: what a client that attaches now has to be told."""
 
-    __slots__ = ("assembler", "message_id", "reasoning_chars", "text_chars")
+    __slots__ = ("assembler", "live", "message_id", "reasoning_chars", "text_chars")
 
-    def __init__(self, message_id: str, assembler: Assembler) -> None:
+    def __init__(self, live: "LiveRun", message_id: str) -> None:
+        self.live = live
         self.message_id = message_id
-        self.assembler = assembler
+        self.assembler = Assembler(live.agent.limits)
+        # Counted also while nobody watches: whoever attaches in the middle is told offsets from the message's start.
         self.text_chars = 0
         self.reasoning_chars = 0
+
+    def show_started(self, turn: int) -> None:
+        self._show(ev.ModelStarted, self.message_id, turn)
+
+    def show_completed(self) -> None:
+        if self.reasoning_chars:
+            self._show(ev.ReasoningCompleted, self.message_id)
+        if self.text_chars:
+            self._show(ev.ContentCompleted, self.message_id)
+
+    def take(self, event: ModelEvent, *, watched: bool) -> None:
+        """Count a piece, and show it if somebody watches."""
+        kind = type(event)
+        if kind is TextDelta:
+            text, offset = cast("TextDelta", event).text, self.text_chars
+            self.text_chars = offset + len(text)
+            if watched and text:
+                if not offset:
+                    self._show(ev.ContentStarted, self.message_id)
+                self._show(ev.TextStreamed, self.message_id, offset, text)
+        elif kind is ReasoningDelta:
+            text, offset = cast("ReasoningDelta", event).text, self.reasoning_chars
+            self.reasoning_chars = offset + len(text)
+            if watched and text:
+                if not offset:
+                    self._show(ev.ReasoningStarted, self.message_id)
+                self._show(ev.ReasoningStreamed, self.message_id, offset, text)
+        elif kind is ToolCallDelta and watched:
+            delta = cast("ToolCallDelta", event)
+            self._show(ev.ToolCallStreamed, self.message_id, delta.index, delta.name or "", delta.arguments or "")
+
+    def _show(self, kind: Callable[..., ev.Ephemeral], *fields: Any) -> None:
+        live = self.live
+        session = live.session
+        session.show(
+            kind(*fields, run=live.id, path=live.record.path, base=session.state.seq, time=live.agent.clock.now())
+        )
 
 
 async def stream_message(
@@ -41,17 +80,17 @@ async def stream_message(
         RuleViolation: `model.truncated` or `model.invalid`; nothing of the message is recorded.
         ModelError: What the model raised.
     """
-    session = live.session
-    partial = live.partial = Partial(message_id, Assembler(live.agent.limits))
+    session, caller = live.session, live.caller
+    partial = live.partial = Partial(live, message_id)
     if session.watched:
-        live.show(ev.ModelStarted(message_id, turn))
+        partial.show_started(turn)
     feed = partial.assembler.feed
     pieces = 0
     try:
         async for event in events:
             feed(event)
-            _count_and_show(live, partial, event, watched=session.watched)
-            if live.caller is not None and live.caller.full:
+            partial.take(event, watched=session.watched)
+            if caller is not None and caller.full:
                 await live.wait_taken()
             pieces += 1
             if pieces % _YIELD_EVERY == 0:
@@ -67,37 +106,8 @@ async def stream_message(
     finally:
         await close_stream(events)
     if session.watched:
-        if partial.reasoning_chars:
-            live.show(ev.ReasoningCompleted(message_id))
-        if partial.text_chars:
-            live.show(ev.ContentCompleted(message_id))
+        partial.show_completed()
     return partial.assembler.finish(seq=session.state.seq + 1, used_ids=session.state.call_ids or ())
-
-
-def _count_and_show(live: "LiveRun", partial: Partial, event: ModelEvent, *, watched: bool) -> None:
-    # Counted also while nobody watches: whoever attaches in the middle is told offsets from the message's start.
-    kind = type(event)
-    if kind is TextDelta:
-        text = cast("TextDelta", event).text
-        if text:
-            offset = partial.text_chars
-            partial.text_chars = offset + len(text)
-            if watched:
-                if not offset:
-                    live.show(ev.ContentStarted(partial.message_id))
-                live.show(ev.TextStreamed(partial.message_id, offset, text))
-    elif kind is ReasoningDelta:
-        text = cast("ReasoningDelta", event).text
-        if text:
-            offset = partial.reasoning_chars
-            partial.reasoning_chars = offset + len(text)
-            if watched:
-                if not offset:
-                    live.show(ev.ReasoningStarted(partial.message_id))
-                live.show(ev.ReasoningStreamed(partial.message_id, offset, text))
-    elif kind is ToolCallDelta and watched:
-        delta = cast("ToolCallDelta", event)
-        live.show(ev.ToolCallStreamed(partial.message_id, delta.index, delta.name or "", delta.arguments or ""))
 
 
 async def close_stream(events: AsyncIterator[ModelEvent]) -> None:

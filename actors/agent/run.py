@@ -94,10 +94,6 @@ class LiveRun:
         if self.record.path:
             force_setattr(event, "path", self.record.path)
 
-    def show(self, event: ev.Ephemeral) -> None:
-        self.stamp(event)
-        self.session.show(event)
-
     # ---- the task
 
     async def execute(self) -> None:
@@ -197,9 +193,10 @@ class LiveRun:
             await extension.after_run(self.context, response)
         for extension in hooks.on_success:
             await extension.on_success(self.context, response)
-        for extension in hooks.on_event:
-            await extension.on_event(self.context, PhaseTransition(self.id, self.phase, Phase.COMPLETED))
-        await self.wait_taken()
+        if hooks.on_event:
+            await self._notify(PhaseTransition(self.id, self.phase, Phase.COMPLETED))
+        if hooks.after_run or hooks.on_success or hooks.on_event:
+            await self.wait_taken()
         # Completed is the end of a run that nobody cancelled: an acknowledged cancel comes first.
         await trio.lowlevel.checkpoint_if_cancelled()
 
@@ -212,24 +209,27 @@ class LiveRun:
             await extension.on_state(context)
         for extension in hooks.on_message:
             await extension.on_message(context)
-        context.add_message(context.input_message)
-        await self._appended(context.input_message)
+        if context.input_message is not self.record.input:
+            check_size(context.input_message, max_bytes=self.agent.limits.max_event_bytes)
+        self.session.append([ev.MessageAdded(context.input_message, run=self.id, path=self.record.path)], run=self.id)
+        if hooks.on_event:
+            await self._notify(MessageAppended(self.id, context.input_message))
         await self.enter(Phase.READY)
         for extension in hooks.before_run:
             await extension.before_run(context)
 
     async def _end_turn(self, response: AssistantMessage) -> None:
-        await self._steer()
+        if self.record.steers:
+            await self._steer()
         for extension in self.agent.hooks.after_turn:
             await extension.after_turn(self.context, response)
 
     async def _steer(self) -> None:
         """Let the steering message that waited longest enter the history, if one waits."""
-        steers = self.record.steers
-        if steers:
-            steering = steers[0]
+        for steering in (self.record.steers or ())[:1]:
             self.session.append(decisions.start_steering(self.record), run=self.id)
-            await self._appended(steering)
+            if self.agent.hooks.on_event:
+                await self._notify(MessageAppended(self.id, steering))
 
     # ---- one model call
 
@@ -247,15 +247,15 @@ class LiveRun:
         await trio.lowlevel.checkpoint_if_cancelled()
         if message.tool_calls or len(message.content) * 6 > self.agent.limits.max_event_bytes:
             check_size(message, max_bytes=self.agent.limits.max_event_bytes)
-        completed = ev.ModelCompleted(message_id(self.id, turn), turn, message)
-        self.stamp(completed)
+        completed = ev.ModelCompleted(message_id(self.id, turn), turn, message, run=self.id, path=record.path)
         events: list[ev.Event] = [completed]
         if record.steering is not None:
             events.append(ev.SteeringCompleted(run=self.id, path=record.path))
         self.partial = None
         session.append(events, run=self.id)
         await self.enter(Phase.READY)
-        await self._appended(message)
+        if hooks.on_event:
+            await self._notify(MessageAppended(self.id, message))
         for extension in hooks.after_model:
             await extension.after_model(context, message)
         return message
@@ -270,12 +270,12 @@ class LiveRun:
 
     async def enter(self, phase: Phase) -> None:
         old, self.phase = self.phase, phases.enter(self.phase, phase)
-        for extension in self.agent.hooks.on_event:
-            await extension.on_event(self.context, PhaseTransition(self.id, old, phase))
+        if self.agent.hooks.on_event:
+            await self._notify(PhaseTransition(self.id, old, phase))
 
-    async def _appended(self, message: Message) -> None:
+    async def _notify(self, event: object) -> None:
         for extension in self.agent.hooks.on_event:
-            await extension.on_event(self.context, MessageAppended(self.id, message))
+            await extension.on_event(self.context, event)
 
     async def wait_room(self) -> None:
         """Wait while the caller's stream is full. A checkpoint only where it waits."""
@@ -285,7 +285,8 @@ class LiveRun:
     async def wait_taken(self) -> None:
         """Wait until the caller has dealt with what was emitted. A checkpoint only where it waits."""
         if self.caller is not None:
-            await self.session.wait_committed(self.session.state.seq)
+            if self.session.committed < self.session.state.seq:
+                await self.session.wait_committed(self.session.state.seq)
             await self.caller.wait_taken()
 
 

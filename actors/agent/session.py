@@ -199,17 +199,17 @@ class Session:
                     break
                 event = self.log[self._released]
                 self._released += 1
-                self._deliver(event)
+                for reader in self._readers:
+                    if not reader.offer(event):
+                        self._cut_off(reader)
         finally:
             self._releasing = False
         if outbox is not None and not outbox:
             self._outbox = None
 
-    def _deliver(self, event: ev.Event) -> None:
-        for reader in self._readers:
-            if not reader.offer(event):
-                self.detach(reader)
-                reader.closed(Code.LINK_TOO_SLOW, self._released)
+    def _cut_off(self, reader: Reader) -> None:
+        self.detach(reader)
+        reader.closed(Code.LINK_TOO_SLOW, self._released)
 
     @property
     def watched(self) -> bool:
@@ -217,10 +217,13 @@ class Session:
         return bool(self._readers)
 
     def show(self, event: ev.Ephemeral) -> None:
-        """Send an ephemeral event to the readers, behind everything recorded so far."""
-        force_setattr(event, "base", self.state.seq)
-        force_setattr(event, "time", self.agent.clock.now())
-        self.leave(self._deliver, event)
+        """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
+        self.leave(self._offer, event)
+
+    def _offer(self, event: ev.Ephemeral) -> None:
+        for reader in self._readers:
+            if not reader.offer(event):
+                self._cut_off(reader)
 
     # ---- readers
 

@@ -24,8 +24,7 @@ A = TypeVar("A", bound=BaseModel)
 Handler = Callable[[Any, ToolCall, Any], Any]
 
 MAX_FAILURE_CHARS = 4_000
-DONE = "done"
-EMPTY = "(empty)"
+DONE, EMPTY = "done", "(empty)"
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode

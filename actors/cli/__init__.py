@@ -1,5 +1,6 @@
 """The command `actors`. What a command needs is imported when it runs: `actors --help` loads none of it."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -31,11 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed.exit_code
     except KeyboardInterrupt:
         return CANCELLED
-    except BrokenPipeError:
-        # Whoever read the output has gone. Python would complain about it once more when it flushes at exit.
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        return PIPE_BROKEN
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write what is left. If whoever read it has gone, let it go: Python would complain when it flushes at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_BROKEN
 
 
 def _command(options: Options) -> int:

@@ -10,6 +10,7 @@ from actors.cli.codes import COMPLETED, USAGE, CommandFailed
 from actors.cli.files import read_answers, read_token
 from actors.cli.show import show
 from actors.client import ConnectFailed, Connection, Detached, LinkClosed, Refused, connect
+from actors.client.address import parse_url
 from actors.client.answers import AnswerFile
 from actors.client.text import one_line
 from protocol.errors import Code
@@ -29,13 +30,20 @@ def attach(options: Options) -> int:
     if not token.isascii() or not token.isprintable():
         raise CommandFailed(f"the variable {TOKEN_VARIABLE} does not hold a token", USAGE)
     answers = read_answers(options.answers)
+    try:
+        parse_url(options.url)
+    except ConnectFailed as wrong:
+        raise CommandFailed(str(wrong), USAGE) from None
 
     async def main() -> int:
         try:
             async with connect(options.url, token) as connection:
                 return await _watch(connection, options, answers)
-        except (ConnectFailed, LinkClosed) as error:
-            raise CommandFailed(one_line(str(error), 400)) from None
+        except LinkClosed as closed:
+            said = {1001: "the server has closed", 1012: "the server is restarting; attach again when it is back"}
+            raise CommandFailed(said.get(closed.close_code, one_line(str(closed), 400))) from None
+        except ConnectFailed as failed:
+            raise CommandFailed(one_line(str(failed), 400)) from None
 
     return trio.run(main)
 
@@ -51,6 +59,7 @@ async def _watch(connection: Connection, options: Options, answers: AnswerFile |
             raise CommandFailed(str(detached)) from None
         print("the session was closed", file=sys.stderr)
     except Refused as refused:
-        hint = "; --create makes it" if refused.code == Code.SESSION_UNKNOWN else ""
-        raise CommandFailed(one_line(str(refused), 400) + hint) from None
+        if refused.code == Code.SESSION_UNKNOWN:
+            raise CommandFailed(f"the server has no session {options.session!r}; --create makes it") from None
+        raise CommandFailed(one_line(str(refused), 400)) from None
     return COMPLETED

@@ -4,6 +4,7 @@ While the upgrade is under way nothing else tells that the other end has gone; a
 """
 
 import ssl
+from typing import cast
 
 import trio
 from trio_websocket import ConnectionRejected
@@ -66,5 +67,13 @@ def connect_failed(address: Address, error: Exception) -> ConnectFailed:
     if isinstance(error, trio.TooSlowError):
         return ConnectFailed(f"{address} did not answer within {CONNECT_S:g} s")
     if isinstance(error, OSError):
-        return ConnectFailed(f"cannot connect to {address}: {error.strerror or error}")
+        return ConnectFailed(f"cannot connect to {address}: {_reason(error)}")
     return ConnectFailed(f"cannot connect to {address}: {error}")
+
+
+def _reason(error: OSError) -> str:
+    """Say why: an attempt at each address of a name was made, and what they failed of is the cause."""
+    cause = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
+    return (cause.strerror if isinstance(cause, OSError) else None) or error.strerror or str(error)

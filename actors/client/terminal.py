@@ -1,5 +1,6 @@
 """A terminal: keys in, the live area and what scrolls by out. The modes it changes are put back on every way out."""
 
+import errno
 import os
 import signal
 import sys
@@ -74,12 +75,25 @@ class Terminal:
 
     async def run(self) -> Ended | None:
         """Show the session and take what is typed until the watch ends; return how its run ended."""
-        with key_mode(self._keyboard, self._console.file.fileno()) as enter, self._live:
+        try:
+            with (
+                trio.open_signal_receiver(signal.SIGCONT, signal.SIGWINCH) as signals,
+                key_mode(self._keyboard, self._console.file.fileno()) as enter,
+                self._live,
+            ):
 
-            async def take_signals() -> None:
-                await self._take_signals(enter)
+                async def take_signals() -> None:
+                    async for number in signals:
+                        if number == signal.SIGCONT:
+                            enter()  # the shell has set its own modes in between
+                        self._dirty.set()
 
-            return await self._watch.run(self, self._read_keys, self._paint, take_signals)
+                return await self._watch.run(self, self._read_keys, self._paint, take_signals)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.EPIPE):
+                raise
+            self._watch.abort()  # the terminal is gone
+            return self._watch.ended
 
     # ---- what the watch tells
 
@@ -107,13 +121,6 @@ class Terminal:
             self._live.refresh()
             # Events and keys that come meanwhile share the next frame.
             await trio.sleep(FRAME_S)
-
-    async def _take_signals(self, enter: Callable[[], None]) -> None:
-        with trio.open_signal_receiver(signal.SIGCONT, signal.SIGWINCH) as signals:
-            async for number in signals:
-                if number == signal.SIGCONT:
-                    enter()  # the shell has set its own modes in between
-                self._dirty.set()
 
     async def _read_keys(self) -> None:
         while True:

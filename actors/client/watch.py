@@ -165,8 +165,8 @@ class Watch:
 
     def leave(self) -> None:
         """Stop following; the session goes on."""
-        assert self._nursery is not None
-        self._nursery.cancel_scope.cancel(reason="the person left")
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel(reason="the person left")
 
     def interrupt(self, output: Output) -> None:
         """Do what Ctrl-C does: leave, or cancel our own run; the second time leave it at once."""
@@ -181,9 +181,10 @@ class Watch:
         self.leave()
 
     def abort(self) -> None:
-        """Leave without waiting for what does not end by itself."""
-        self.aborted = True
-        self._on_abort()
+        """Leave without waiting for what does not end by itself. Idempotent."""
+        if not self.aborted:
+            self.aborted = True
+            self._on_abort()
         self.leave()
 
     async def _take_signals(self, signals: AsyncIterator[int], output: Output) -> None:

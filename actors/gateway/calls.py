@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import Any, Protocol, cast
 
+import trio
+
 from actors.gateway.ports import Handle, Reply, ServedAgent
 from actors.gateway.watch import Sink, Watch
 from protocol import commands as cmd
@@ -103,19 +105,22 @@ async def _attach(agent: ServedAgent, caller: Caller, params: cmd.Attach, reply:
     watch = Watch(caller, session)
     rules.attach(caller.state, session, params.cursor)
 
-    def attached(result: Any) -> bool:
-        """Return whether the session is to go on and offer events."""
+    async def drop() -> None:
+        await trio.lowlevel.checkpoint()  # the session adds the watch after this reply
+        _drop(agent, watch)
+
+    def attached(result: Any) -> None:
         if isinstance(result, RuleViolation):
             _give_up(caller, watch)
         elif caller.ended or session not in caller.state.cursors:
             watch.ended = True  # the client left, or detached, before it was attached
+            caller.start(drop)
         else:
             _drop(agent, caller.watches.get(session))
             watch.begin(result.log_id, result.seq)
             caller.watches[session] = caller.joining = watch
             rules.attach(caller.state, session, result.seq)
         reply(result)
-        return not watch.ended
 
     try:
         await handle.submit(params, attached, reader=watch)

@@ -17,6 +17,7 @@ _CHUNK = 65_536
 # A client may send this much per second on average; a frame costs as much as this many bytes.
 _BYTES_PER_S = 1_048_576
 _FRAME_COST = 256
+_MIN_BURST = 262_144
 _MAX_REASON_BYTES = 123
 # The first byte of a Close frame. The library writes each frame with a call of its own.
 _CLOSE = b"\x88"
@@ -41,7 +42,8 @@ class GuardedStream(trio.abc.Stream):
         self._cut = False
         self._ended = False
         self._meter = FrameMeter(max_message_bytes=limits.max_message_bytes)
-        self._budget = float(4 * limits.max_message_bytes)
+        self._burst = float(max(4 * limits.max_message_bytes, _MIN_BURST))
+        self._budget = self._burst
         self._paced_at = trio.current_time()
         self.violation: RemoteProtocolError | None = None
         self.close_sent = False
@@ -99,7 +101,7 @@ class GuardedStream(trio.abc.Stream):
         """Make a flood wait: without this one client of tiny frames keeps a core busy."""
         now = trio.current_time()
         allowed = self._budget + (now - self._paced_at) * _BYTES_PER_S
-        self._budget = min(allowed, 4.0 * self._limits.max_message_bytes) - cost
+        self._budget = min(allowed, self._burst) - cost
         self._paced_at = now
         if self._budget < 0:
             await trio.sleep(-self._budget / _BYTES_PER_S)

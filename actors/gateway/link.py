@@ -193,7 +193,8 @@ class Link:
             except Exception as error:
                 logger.error("%s: a call failed", self.name, exc_info=error)
 
-        self._nursery.start_soon(isolated)
+        if not self._nursery.cancel_scope.cancel_called:  # then the gateway is at its end and takes nothing new
+            self._nursery.start_soon(isolated)
 
     # ---- the outbox
 

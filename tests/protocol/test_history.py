@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from protocol import decisions
 from protocol import events as ev
@@ -470,6 +471,14 @@ class AnySession(RuleBasedStateMachine):
 
     # -- wishes of people
 
+    @initialize(count=st.integers(1, 3), asks=st.integers(0, 3))
+    def begin(self, count: int, asks: int) -> None:
+        """Most of what can go wrong needs a run with calls, so there is one from the start."""
+        self.prompt("reject")
+        self.model_speaks(self.active, count)
+        for number in range(min(asks, count)):
+            self.call_moves(*self.at(number), "ask")
+
     @rule(when_busy=st.sampled_from(["reject", "queue", "steer"]))
     def prompt(self, when_busy: decisions.WhenBusy) -> None:
         self.command(lambda: decisions.prompt(self.state, GO, max_turns=3, when_busy=when_busy))
@@ -479,22 +488,25 @@ class AnySession(RuleBasedStateMachine):
         accepted = self.command(lambda: decisions.steer(self.state, MORE))
         assert accepted == (self.state.run is not None and not self.active.cancelling)
 
-    @rule(number=st.integers(0, 40))
+    @rule(number=st.integers(0, 10))
     def cancel(self, number: int) -> None:
-        self.command(lambda: decisions.cancel(self.state, f"r{number}" if number else "", reason="enough"))
+        names = [*self.state.runs, *(queued.id for queued in self.state.queue or ()), "", "r9999"]
+        name = names[number % len(names)]
+        assert self.command(lambda: decisions.cancel(self.state, name, reason="enough")) == (name != "r9999")
 
-    @rule(number=st.integers(0, 40), text=st.sampled_from(["yes", "no", " ", ""]), by_ask_id=st.booleans())
+    @rule(number=st.integers(0, 10), text=st.sampled_from(["yes", "no", " "]), by_ask_id=st.booleans())
     def answer(self, number: int, text: str, by_ask_id: bool) -> None:
         everything = [*(self.state.asks or {}), *(self.state.settled or {}), "c0"]
         call = everything[number % len(everything)]
         record = (self.state.asks or {}).get(call)
         target = record.ask.id if record is not None and by_ask_id else call
+        is_open = record is not None and call not in self.settlements()
         accepted = self.command(lambda: decisions.answer(self.state, target, {"answer": text}))
-        assert accepted == (record is not None and call not in self.settlements() and bool(text.strip()))
+        assert accepted == (is_open and bool(text.strip()))
         if accepted:
             self.given[call] = text
 
-    @rule(number=st.integers(0, 40), outcome=st.sampled_from(["declined", "timed_out", "no_responder"]))
+    @rule(number=st.integers(0, 10), outcome=st.sampled_from(["declined", "timed_out", "no_responder"]))
     @precondition(lambda self: self.state.asks)
     def settle_without_an_answer(self, number: int, outcome: str) -> None:
         calls = list(self.state.asks or {})
@@ -504,63 +516,74 @@ class AnySession(RuleBasedStateMachine):
 
     # -- what runs do
 
-    @rule(count=st.integers(0, 3))
-    @precondition(lambda self: self.state.run and next_step(self.state.run) is Step.CALL_MODEL)
-    def model_speaks(self, count: int) -> None:
-        run, seq = self.active, self.state.seq + 1
+    def model_speaks(self, run: Run, count: int) -> None:
+        seq = self.state.seq + 1
         message = answer(*(call_id(seq, index) for index in range(count)))
         self.record([ev.ModelCompleted(message_id(run.id, run.turn + 1), run.turn + 1, message, run=run.id)])
 
-    @rule(number=st.integers(0, 10))
-    @precondition(lambda self: self.calls())
-    def open_ask(self, number: int) -> None:
-        run, call = self.at(number)
-        try:
-            self.record(decisions.open_ask(self.state, run, call.call.id, QUESTION))
-        except RuleViolation as refused:
-            assert call.started or call.result or run.cancelling or call.call.id in (self.state.asks or {}), refused
-
-    @rule(number=st.integers(0, 10))
-    @precondition(lambda self: self.calls())
-    def start_call(self, number: int) -> None:
-        run, call = self.at(number)
-        asks = self.state.asks or {}
-        waits = call.call.id in asks and asks[call.call.id].outcome is None
-        if not call.started and call.result is None and not waits:
-            self.record([ev.ToolStarted(call.call.id, "f", run=run.id)])
-
-    @rule(number=st.integers(0, 10), success=st.booleans())
-    @precondition(lambda self: self.calls())
-    def settle_call(self, number: int, success: bool) -> None:
-        run, call = self.at(number)
-        if call.result is None:
-            text = self.given.get(call.call.id, "x") if success else "failed"
+    def call_moves(self, run: Run, call: CallRecord, move: str) -> None:
+        name, asks = call.call.id, self.state.asks or {}
+        waits = name in asks and asks[name].outcome is None
+        if move == "ask":
+            may = not (call.started or call.result or run.cancelling or name in asks)
+            with nullcontext() if may else pytest.raises(RuleViolation):
+                self.record(decisions.open_ask(self.state, run, name, QUESTION))
+        elif call.result is not None:
+            return
+        elif move == "start":
+            if not call.started and not waits:
+                self.record([ev.ToolStarted(name, "f", run=run.id)])
+        else:
+            success = move == "complete" and not waits
+            text = self.given.get(name, "x") if success else "failed"
             outcome = CallOutcome.COMPLETED if success else CallOutcome.FAILED
-            self.record(decisions.settle_call(self.state, run, ToolMessage(call.call.id, "f", text, outcome)))
+            self.record(decisions.settle_call(self.state, run, ToolMessage(name, "f", text, outcome)))
 
-    @rule()
-    @precondition(lambda self: self.state.run and next_step(self.state.run) is Step.STEER)
-    def start_steering(self) -> None:
-        self.record(decisions.start_steering(self.active))
+    @rule(number=st.integers(0, 10), move=st.sampled_from(["ask", "start", "complete", "fail"]))
+    @precondition(lambda self: self.calls())
+    def a_call_moves(self, number: int, move: str) -> None:
+        self.call_moves(*self.at(number), move)
 
-    @rule(how=st.sampled_from(["completed", "failed", "cancelled"]))
+    @rule(number=st.integers(0, 3), count=st.integers(0, 3))
     @precondition(lambda self: self.state.runs)
-    def finish(self, how: Any) -> None:
-        run = list(self.state.runs.values())[-1]
-        self.record(decisions.finish(self.state, run, how, code="x.y", message="m"))
+    def a_run_goes_on(self, number: int, count: int) -> None:
+        runs = list(self.state.runs.values())
+        run = runs[number % len(runs)]
+        step = next_step(run)
+        if step is Step.RUN_CALLS:
+            waiting = [record for record in (run.calls or {}).values() if record.result is None]
+            for record in waiting[count:]:
+                self.call_moves(run, record, "complete")
+        elif step is Step.STEER:
+            self.record(decisions.start_steering(run))
+        elif step is Step.CALL_MODEL and not run.cancelling:
+            self.model_speaks(run, count)
+        else:
+            self.record(decisions.finish(self.state, run, "completed"))
+
+    @rule(how=st.sampled_from(["completed", "failed", "cancelled"]), number=st.integers(0, 3))
+    @precondition(lambda self: len(self.log) > 15 and self.state.runs)
+    def a_run_breaks_off(self, how: Any, number: int) -> None:
+        runs = list(self.state.runs.values())
+        self.record(decisions.finish(self.state, runs[number % len(runs)], how, code="x.y", message="m"))
+
+    @rule(number=st.integers(0, 3), count=st.integers(1, 2))
+    @precondition(lambda self: self.calls() and len(self.state.runs) < 4)
+    def a_run_nests(self, number: int, count: int) -> None:
+        runs = list(self.state.runs.values())
+        name = f"r{self.state.seq + 1}"
+        self.record([ev.RunStarted(GO, 3, parent=runs[number % len(runs)].id, run=name, path="child")])
+        self.model_speaks(self.state.runs[name], count)
+        self.call_moves(self.state.runs[name], self.calls()[-1][1], "ask")
 
     @rule()
-    @precondition(lambda self: self.state.run)
-    def nest(self) -> None:
-        parent = list(self.state.runs.values())[-1]
-        self.record([ev.RunStarted(GO, 3, parent=parent.id, run=f"r{self.state.seq + 1}", path="child")])
-
-    @rule()
-    def start_queued(self) -> None:
+    @precondition(lambda self: self.state.queue)
+    def the_next_starts(self) -> None:
         self.record(decisions.start_queued(self.state))
 
     @rule()
-    def add_message(self) -> None:
+    @precondition(lambda self: self.calls())
+    def an_extension_adds_a_message(self) -> None:
         self.record([ev.MessageAdded(BRIEF)])
 
     # -- what an observer of the log sees
@@ -658,7 +681,7 @@ class AnySession(RuleBasedStateMachine):
 
 
 AnySession.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True, database=None
+    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True, database=None
 )
 
 

@@ -97,8 +97,10 @@ class FakeSession:
     def serve(self, command: Any, reply: Any, reader: Any) -> None:
         if reader is None or isinstance(self.result, RuleViolation):
             reply(self.result)
-        elif reply(FakeAttached(self.log_id, self.seq)) and all(reader.offer(event) for event in self.replay):
-            self.readers.append(reader)
+        else:
+            reply(FakeAttached(self.log_id, self.seq))
+            if all(reader.offer(event) for event in self.replay):
+                self.readers.append(reader)
 
     def emit(self, event: Any) -> None:
         self.seq = event.seq or self.seq
@@ -293,6 +295,11 @@ async def wait_until(condition: Callable[[], object]) -> None:
     with trio.fail_after(3):
         while not condition():  # noqa: ASYNC110 - the other side is a socket, which gives no event
             await trio.sleep(0.005)
+
+
+@pytest.fixture
+def raw_client() -> type[RawClient]:
+    return RawClient
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.gateway.frames import MAX_FRAGMENTS, FrameMeter
@@ -13,8 +13,12 @@ Make = Callable[..., bytes]
 CONTINUATION, TEXT, CLOSE, PING = 0, 1, 8, 9
 
 
-@given(st.lists(st.tuples(st.sampled_from([0, 1, 125, 126, 65_535, 65_536]), st.integers(1, 4)), max_size=4),
-       st.integers(1, 70_000))  # fmt: skip
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 125, 126, 65_535, 65_536]), st.integers(1, 4)), max_size=3),
+    st.sampled_from([7, 1_000, 70_000]),
+)
+@example([(0, 2), (1, 1), (126, 3)], 1)
 def test_complete_messages_are_counted_whatever_the_chunks(messages: list[tuple[int, int]], chunk: int) -> None:
     data = b""
     for size, fragments in messages:

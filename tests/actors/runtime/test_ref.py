@@ -348,3 +348,15 @@ async def test_a_ref_says_who_and_in_which_state() -> None:
         assert repr(ref) == "<Ref 'w' stopping>"
         await ref.join()
         assert repr(ref) == "<Ref 'w' ended>"
+
+
+async def test_an_asker_that_is_cancelled_while_it_waits_for_room_leaves_nothing() -> None:
+    async with running(mailbox_size=0) as (_, ref, _):
+        ref.tell(Sleep(1))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends_with, ref, Add(1), [])
+            await wait_all_tasks_blocked()
+            assert len(ref._actor.asks) == 1
+            nursery.cancel_scope.cancel()
+        assert len(ref._actor.asks) == 0
+        assert ref.statistics().tasks_waiting_send == 0

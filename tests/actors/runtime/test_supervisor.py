@@ -486,3 +486,45 @@ async def test_names_may_repeat_after_giving_up_and_the_ref_stays_dead(autojump_
         new = await sup.spawn(counter, [], name="c")
         assert (old.alive, old.tell(1), new.tell(1)) == (False, False, True)
         assert await new.ask(Get()) == 1
+
+
+async def test_an_error_that_a_restart_got_over_is_not_in_the_end(autojump_clock: MockClock) -> None:
+    async with open_system() as system:
+        sup = await system.supervise(name="sup", restart="transient")
+        ref = await sup.spawn(counter, [])
+        ref.tell(Boom())
+        await trio.sleep(1)
+        ref.drain()
+        assert (await ref.join()).error is None
+
+
+async def test_a_body_that_returns_before_it_was_ready_is_not_restarted(autojump_clock: MockClock) -> None:
+    starts: list[int] = []
+
+    async def job(ctx: Ctx[int]) -> None:
+        starts.append(1)
+
+    async with open_system() as system:
+        sup = await system.supervise(name="sup", restart="permanent")
+        ref = await sup.spawn(job)
+        await trio.sleep(60)
+        assert (ref.alive, starts) == (False, [1])
+
+
+async def test_a_child_that_crashes_as_it_is_cancelled_from_outside_is_not_said_to_restart(
+    crashes: list[Crash],
+) -> None:
+    async def body(ctx: Ctx[int]) -> None:
+        ctx.ready()
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise ValueError("cleanup")
+
+    with trio.CancelScope() as scope:
+        async with open_system(on_crash=crashes.append) as system:
+            sup = await system.supervise(name="sup", restart="transient")
+            await sup.spawn(body)
+            scope.cancel()
+    assert [(crash.restart_in_s, crash.gave_up) for crash in crashes] == [(None, False)]
+    assert system.statistics().restarts == 0
