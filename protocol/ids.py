@@ -13,8 +13,8 @@ MAX_SESSION_ID = 128
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 # Unassigned to this Python may be an emoji to the person who typed it: no blank answer, but no session id either.
 _UNPRINTABLE = _INVISIBLE | {"Co", "Cn"}
-# Letters and marks by category, blank to the eye: braille blank, Hangul fillers, grapheme joiner, Khmer inherent vowels,
-# Mongolian and other variation selectors.
+# Letters and marks by category, blank to the eye: braille blank, Hangul fillers, grapheme joiner, Khmer inherent
+# vowels, Mongolian and other variation selectors.
 _BLANK_LETTERS = frozenset(
     "\u2800\u3164\u115f\u1160\uffa0\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f"
     + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))

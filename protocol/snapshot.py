@@ -54,7 +54,8 @@ def snapshot(state: State, partial: PartialMessage | None = None) -> Snapshot:
     seen = None
     if run is not None:
         calls = tuple(CallRecord(c.call, c.started, c.result) for c in (run.calls or {}).values())
-        seen = RunSnapshot(run.id, run.turn, run.input, calls, partial, run.reason, tuple(run.steers or ()), run.compacting)
+        steers = tuple(run.steers or ())
+        seen = RunSnapshot(run.id, run.turn, run.input, calls, partial, run.reason, steers, run.compacting)
     return Snapshot(
         state.session_id,
         state.seq,

@@ -188,7 +188,7 @@ class Agent:
         """
         session = self._sessions.get(session_id)
         while session is None or session_id in self._opening or session_id in self._closing:
-            changing = self._opening.get(session_id) or self._closing.get(session_id)
+            changing = self._opening.get(session_id, self._closing.get(session_id))
             if changing is not None:
                 await changing.wait()
             else:
@@ -260,7 +260,7 @@ class Agent:
     async def close_session(self, session_id: str) -> None:
         """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
         await trio.lowlevel.checkpoint()
-        while (changing := self._opening.get(session_id) or self._closing.get(session_id)) is not None:
+        while (changing := self._opening.get(session_id, self._closing.get(session_id))) is not None:
             await changing.wait()
         session, ref = self._sessions.get(session_id), self._refs.get(session_id)
         if session is None or ref is None:

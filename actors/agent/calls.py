@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from actors.agent.extension import CallTool
-from actors.agent.foreign import describe_foreign, is_foreign
+from actors.agent.foreign import as_exception, describe_foreign, is_foreign
 from actors.agent.tools import Tool, failure
 from protocol import events as ev
 from protocol.chat import CallOutcome, ToolCall, ToolMessage, ToolResult
@@ -62,8 +62,10 @@ async def _prepare(live: "LiveRun", call: ToolCall) -> Tool | None:
         for extension in live.agent.hooks.before_tool:
             try:
                 await extension.before_tool(live.context, call)
-            except Exception as raised:
-                error = raised
+            except BaseException as raised:
+                if not is_foreign(raised):
+                    raise
+                error = as_exception(raised, extension.name)
                 break
     if error is None:
         return tool
@@ -127,15 +129,17 @@ async def _settle(live: "LiveRun", call: ToolCall, result: ToolResult | None, er
     """Record the one result of a call. A run that has ended has given the call its result already."""
     code = ""
     if error is not None:
-        code, message, details = failure(error)
-        result = ToolResult(error_content(code, message, details), success=False)
+        code, text, details = failure(error)
+        result = ToolResult(error_content(code, text, details), success=False)
     assert result is not None
     for extension in live.agent.hooks.after_tool:
         try:
             await extension.after_tool(live.context, call, result, error)
-        except Exception as raised:
+        except BaseException as raised:
+            if not is_foreign(raised):
+                raise
             code = str(Code.EXTENSION_FAILED)
-            text = f"{extension.name} refused the result of {call.name}: {failure(raised)[1]}"
+            text = f"{extension.name} refused the result of {call.name}: {failure(as_exception(raised, 'it'))[1]}"
             result = ToolResult(error_content(code, text), success=False)
             break
     message, code = _message(live, call, result, code)

@@ -26,12 +26,17 @@ def is_foreign(error: BaseException) -> bool:
 
 def describe_foreign(error: BaseException) -> str:
     """Return a sentence's end that names the kinds: `ended with SystemExit, though ...`."""
-    return f"ended with {_kinds(error)}, though nobody cancelled or stopped it"
+    return f"ended with {', '.join(sorted(_kinds(error)))}, though nobody cancelled or stopped it"
 
 
-def _kinds(error: BaseException) -> str:
+def as_exception(error: BaseException, who: str) -> Exception:
+    """Return what `who` raised as something a record can hold: an `Exception` as it is."""
+    return error if isinstance(error, Exception) else RuntimeError(f"{who} {describe_foreign(error)}")
+
+
+def _kinds(error: BaseException) -> set[str]:
     inner = _members(error)
-    return ", ".join(sorted({_kinds(one) for one in inner})) if inner else type(error).__name__
+    return set[str]().union(*map(_kinds, inner)) if inner else {type(error).__name__}
 
 
 def _members(error: BaseException) -> tuple[BaseException, ...]:

@@ -75,8 +75,14 @@ async def session_actor(ctx: Ctx[Request], session: Session) -> None:
                 return
             ctx.ready()
             session.append(decisions.start_queued(session.state))  # what a log that was cut off has left
-            async for request in ctx:
-                serve(session, request)
+            try:
+                async for request in ctx:
+                    serve(session, request)
+            except Exception as error:
+                # First the record: the runs are not cancelled, the log says what becomes of them.
+                text = f"the actor of session {session.id!r} failed with {type(error).__name__}"
+                session.shut(RuleViolation(Code.SESSION_CRASHED, text))
+                raise
             nursery.cancel_scope.cancel(reason=f"session {session.id!r} is closed")
     finally:
         session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is closed"))

@@ -61,8 +61,8 @@ class AgentEvent(Struct, omit_defaults=True):
 
     Attributes:
         type: What happened.
-        name: Of a CUSTOM event; of the tool in tool events.
-        payload: Of a CUSTOM event, an ask's outcome, a tool's progress.
+        name: Of a CUSTOM event, and of no other: `event.name == "ask_user"` is a question.
+        payload: Of a CUSTOM event; the answer, a tool's progress, what changed.
         session_id: Whose event it is.
         run_id: The run it belongs to, or "".
         path: The agent path of a sub-agent, or "".
@@ -73,7 +73,7 @@ class AgentEvent(Struct, omit_defaults=True):
         response: The assistant's message of MODEL_COMPLETED.
         message: The message that entered the history, or a tool's result.
         todos: The list of TODOS_CHANGED and, final, of the terminal events.
-        code: The stable code of a failure.
+        code: The stable code of a failure; how an ask was settled.
         error: A sentence about it, the reason of a cancel, or "".
     """
 
@@ -151,7 +151,6 @@ def _input(view: AgentEvent, event: ev.RunStarted | ev.RunQueued) -> None:
 
 
 def _call(view: AgentEvent, tool_call_id: str, name: str) -> None:
-    view.name = name
     view.tool_calls = (ToolCall(tool_call_id, name),)
 
 
@@ -175,10 +174,12 @@ def _tool_failed(view: AgentEvent, event: ev.ToolFailed) -> None:
 
 
 def _tool_call_delta(view: AgentEvent, event: ev.ToolCallStreamed) -> None:
-    view.name, view.delta = event.name, event.arguments
+    view.delta = event.arguments
+    view.tool_calls = (ToolCall("", event.name),)
 
 
 def _ask_opened(view: AskUserEvent, event: ev.AskOpened) -> None:
+    view.name = "ask_user"
     _call(view, event.ask.tool_call_id, "ask_user")
     view.payload = ask_payload(view.session_id, event.ask)
     view.ask = event.ask
@@ -186,7 +187,7 @@ def _ask_opened(view: AskUserEvent, event: ev.AskOpened) -> None:
 
 def _ask_settled(view: AgentEvent, event: ev.AskSettled) -> None:
     view.tool_calls = (ToolCall(event.tool_call_id, "ask_user"),)
-    view.name, view.error = event.outcome, event.note
+    view.code, view.error = event.outcome, event.note
     view.payload = event.payload or {"tool_call_id": event.tool_call_id}
 
 
@@ -195,15 +196,15 @@ def _custom(view: AgentEvent, event: ev.Custom) -> None:
 
 
 def _state_changed(view: AgentEvent, event: ev.StateChanged) -> None:
-    view.name, view.payload = event.key, {"value": event.value}
+    view.payload = {"key": event.key, "value": event.value}
 
 
 def _state_damaged(view: AgentEvent, event: ev.StateDamaged) -> None:
-    view.name, view.error, view.payload = event.key, event.message, {"raw": event.raw}
+    view.error, view.payload = event.message, {"key": event.key, "raw": event.raw}
 
 
 def _board_changed(view: AgentEvent, event: ev.BoardChanged) -> None:
-    view.name, view.payload = event.board, event.change
+    view.payload = {"board": event.board, "change": event.change}
 
 
 def _cancel_requested(view: AgentEvent, event: ev.CancelRequested) -> None:
@@ -227,7 +228,7 @@ def _compaction_completed(view: AgentEvent, event: ev.CompactionCompleted) -> No
 
 
 def _draft(view: AgentEvent, event: ev.Draft) -> None:
-    view.name, view.payload = event.ask, event.payload
+    view.payload = {"ask": event.ask, **event.payload}
 
 
 _FILL: dict[type[ev.Event], Callable[[Any, Any], None]] = {

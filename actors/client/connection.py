@@ -53,6 +53,7 @@ class Connection:
     Attributes:
         server: What the server said of itself: `protocol`, `server`, `capabilities`, `limits`.
         closed: Why the connection has ended, or None.
+        client_id: Who this is to the server; of two connections with one id it keeps the newer.
     """
 
     def __init__(self, *, max_events: int) -> None:
@@ -62,7 +63,7 @@ class Connection:
         self._leaving: trio.Event | None = None
         self._max_events = max_events
         self._numbers = itertools.count(1)
-        self._prefix = secrets.token_hex(8)
+        self.client_id = secrets.token_hex(8)
         self._commands = itertools.count(1)
         self._calls: dict[int, _Call] = {}
         self._attached: dict[str, Attachment] = {}
@@ -70,7 +71,7 @@ class Connection:
 
     def new_command(self) -> str:
         """Return a command id that nobody else makes, for the `command` parameter of a call that may be repeated."""
-        return f"{self._prefix}-{next(self._commands)}"
+        return f"{self.client_id}-{next(self._commands)}"
 
     async def call(self, method: str, /, **params: Any) -> Any:
         """Call a method of the server and return its result. A checkpoint.
@@ -276,7 +277,7 @@ async def connect(url: str, token: str = "", *, max_events: int = MAX_EVENTS_WAI
                 connection.server = await connection.call(
                     "initialize",
                     protocol=list(PROTOCOL_VERSIONS),
-                    client={"name": "actors-client"},
+                    client={"name": "actors-client", "id": connection.client_id},
                     capabilities={"batch": True},
                 )
                 yield connection

@@ -16,6 +16,7 @@ class Plain:
         self._watch = watch
         self._out = out
         self._marks = signs(out.encoding or "ascii")
+        self._begun = watch.once
 
     async def run(self) -> Ended | None:
         """Write until the watch ends; return how its run ended.
@@ -37,7 +38,10 @@ class Plain:
         self._write(f"({one_line(text)})")
 
     def changed(self) -> None:
-        """Nothing is redrawn here."""
+        """Nothing is redrawn here; once, it is said what somebody else's session is doing."""
+        if not self._begun:
+            self._begun = True
+            self._write(f"(attached, {self._watch.view.status})")
 
     def _write(self, text: str) -> None:
         print(text, file=self._out, flush=True)

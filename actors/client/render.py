@@ -95,18 +95,17 @@ def rich_block(block: Block, marks: dict[Mark, str]) -> RenderableType:
             mark, text = outcome_line(block)
             return _marked(marks[mark], text, "bold " + _STYLES[mark])
         case _:
-            line = Text("? ", style="magenta")
-            line.append(_pathed(block.path) + one_line(block.question, 400), style="default")
+            line = Text()
+            line.append("? ", style="magenta").append(_pathed(block.path) + one_line(block.question, 400))
             outcome = _OUTCOMES[block.outcome]
             line.append(f"\n  {outcome or one_line(block.answer, 400)}", style="dim" if outcome else "bold")
             return line
 
 
 def _marked(sign: str, text: str, style: str) -> Text:
-    line = Text(style="default")
+    line = Text()
     line.append(f"{sign} ", style=style)
-    line.append(text, style=style if "bold" in style else "default")
-    return line
+    return line.append(text, style=style if "bold" in style else None)
 
 
 def _title(text: str) -> str:
@@ -203,9 +202,9 @@ class LiveArea:
     def _footer(self, lines_of: Callable[[Text], Lines], width: int, room: int) -> Lines:
         """The line being typed, then as much of the notice and of the hint as there is room for."""
         rich = self.marks is _UNICODE
-        typed = Text("› " if rich else "> ", style="bold", end="")
-        typed.append(tail(self.typed, 3, width - 3), style="not bold")
-        typed.append("▏" if rich else "_", style="blink")
+        typed = Text(end="")
+        typed.append("› " if rich else "> ", style="bold").append(tail(self.typed, 3, width - 3))
+        typed.append("▏" if rich else "_", style="bold blink")
         line = lines_of(typed)[-room:]
         notice = lines_of(Text(one_line(self.notice, 400), style="yellow", end=""))[: room - len(line)]
         below = lines_of(Text(hint(self.view, self.dialogue, once=self.once), style="dim", end=""))

@@ -3,6 +3,7 @@
 While the upgrade is under way nothing else tells that the other end has gone; a client would wait out its deadline.
 """
 
+import os
 import ssl
 from typing import cast
 
@@ -43,7 +44,8 @@ async def open_stream(address: Address) -> WatchedStream:
     """Return a stream to `address`, with TLS where it says so. A checkpoint.
 
     Raises:
-        OSError: Nobody is there, or the certificate is not valid.
+        OSError: Nobody is there.
+        trio.BrokenResourceError: TLS was not agreed on, or the certificate is not valid.
         trio.TooSlowError: It took over `CONNECT_S` seconds.
     """
     with trio.fail_after(CONNECT_S):
@@ -52,7 +54,11 @@ async def open_stream(address: Address) -> WatchedStream:
             secure = await trio.open_ssl_over_tcp_stream(
                 address.host, address.port, https_compatible=True, ssl_context=context
             )
-            await secure.do_handshake()
+            try:
+                await secure.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(secure)
+                raise
             return WatchedStream(secure)
         return WatchedStream(await trio.open_tcp_stream(address.host, address.port))
 
@@ -68,7 +74,9 @@ def connect_failed(address: Address, error: Exception) -> ConnectFailed:
         return ConnectFailed(f"{address} did not answer within {CONNECT_S:g} s")
     if isinstance(error, OSError):
         return ConnectFailed(f"cannot connect to {address}: {_reason(error)}")
-    return ConnectFailed(f"cannot connect to {address}: {error}")
+    if isinstance(error, trio.BrokenResourceError) and isinstance(error.__cause__, ssl.SSLError):
+        return ConnectFailed(f"cannot connect to {address} with TLS: {error.__cause__.reason or error.__cause__}")
+    return ConnectFailed(f"cannot connect to {address}: {error or type(error).__name__}")
 
 
 def _reason(error: OSError) -> str:
@@ -76,4 +84,6 @@ def _reason(error: OSError) -> str:
     cause = error.__cause__
     while isinstance(cause, BaseExceptionGroup):
         cause = cast("BaseExceptionGroup[BaseException]", cause).exceptions[0]
-    return (cause.strerror if isinstance(cause, OSError) else None) or error.strerror or str(error)
+    if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0:
+        return os.strerror(cause.errno or 0)
+    return error.strerror or str(error)

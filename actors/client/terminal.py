@@ -6,7 +6,7 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 import trio
@@ -26,29 +26,42 @@ ESCAPE_S = 0.05
 _PASTE_ON, _PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
 
 
-@contextmanager
-def key_mode(keyboard: int, screen: int) -> Generator[Callable[[], None]]:
-    """Have keys come at once and unseen, pasted text marked as such; yield a function that sets this again.
+class KeyMode:
+    """Keys come at once and unseen, pasted text is marked as such.
 
     Args:
         keyboard: Descriptor of the terminal that is typed on.
         screen: Descriptor of the terminal that is written to.
     """
-    saved = termios.tcgetattr(keyboard)
 
-    def enter() -> None:
-        tty.setcbreak(keyboard, termios.TCSADRAIN)
-        os.write(screen, _PASTE_ON)
+    def __init__(self, keyboard: int, screen: int) -> None:
+        self._keyboard = keyboard
+        self._screen = screen
+        self._saved = termios.tcgetattr(keyboard)
 
-    try:
-        enter()
-        yield enter
-    finally:
+    def enter(self) -> None:
+        """Set the modes. Idempotent."""
+        tty.setcbreak(self._keyboard, termios.TCSADRAIN)
+        os.write(self._screen, _PASTE_ON)
+
+    def leave(self) -> None:
+        """Put back what was found."""
         # The terminal itself may have gone away; there is nothing to put back then.
         with suppress(OSError, termios.error):
-            termios.tcsetattr(keyboard, termios.TCSADRAIN, saved)
+            termios.tcsetattr(self._keyboard, termios.TCSADRAIN, self._saved)
         with suppress(OSError):
-            os.write(screen, _PASTE_OFF)
+            os.write(self._screen, _PASTE_OFF)
+
+
+@contextmanager
+def key_mode(keyboard: int, screen: int) -> Generator[KeyMode]:
+    """Yield the terminal's key mode, entered, and leave it on every way out."""
+    mode = KeyMode(keyboard, screen)
+    try:
+        mode.enter()
+        yield mode
+    finally:
+        mode.leave()
 
 
 class Terminal:
@@ -62,38 +75,55 @@ class Terminal:
         self._keys = KeyReader()
         self._line = Line()
         self._area = LiveArea(watch.view, watch.dialogue, self._marks, once=watch.once)
-        self._live = Live(
+        self._live = self._new_live()
+        self._dirty = trio.Event()
+
+    def _new_live(self) -> Live:
+        return Live(
             self._area,
-            console=console,
+            console=self._console,
             auto_refresh=False,
             transient=True,
             redirect_stdout=True,
             redirect_stderr=sys.stderr.isatty(),
             vertical_overflow="crop",
         )
-        self._dirty = trio.Event()
 
     async def run(self) -> Ended | None:
         """Show the session and take what is typed until the watch ends; return how its run ended."""
         try:
             with (
-                trio.open_signal_receiver(signal.SIGCONT, signal.SIGWINCH) as signals,
-                key_mode(self._keyboard, self._console.file.fileno()) as enter,
-                self._live,
+                trio.open_signal_receiver(signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH) as signals,
+                key_mode(self._keyboard, self._console.file.fileno()) as mode,
             ):
 
                 async def take_signals() -> None:
                     async for number in signals:
-                        if number == signal.SIGCONT:
-                            enter()  # the shell has set its own modes in between
-                        self._dirty.set()
+                        self._take_signal(number, mode)
 
-                return await self._watch.run(self, self._read_keys, self._paint, take_signals)
+                try:
+                    self._live.start()
+                    return await self._watch.run(self, self._read_keys, self._paint, take_signals)
+                finally:
+                    self._live.stop()
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EPIPE):
                 raise
             self._watch.abort()  # the terminal is gone
             return self._watch.ended
+
+    def _take_signal(self, number: int, mode: KeyMode) -> None:
+        if number == signal.SIGTSTP:
+            self._live.stop()
+            mode.leave()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            # Here it goes on when the shell says so. What the shell has written meanwhile stays: a new live area
+            # begins below it.
+            self._live = self._new_live()
+            self._live.start()
+        if number != signal.SIGWINCH:
+            mode.enter()
+        self._dirty.set()
 
     # ---- what the watch tells
 

@@ -93,7 +93,8 @@ def test_the_chosen_label_comes_back_code_point_for_code_point_b32(label: str) -
 
 def test_limits_of_a_question_can_be_set() -> None:
     limits = Limits(max_question_chars=2, max_options=1, max_option_chars=3)
-    assert [detail.code for detail in problems("abc", "abcd", "e", limits=limits)] == ["too_long", "too_many", "too_long"]
+    found = problems("abc", "abcd", "e", limits=limits)
+    assert [detail.code for detail in found] == ["too_long", "too_many", "too_long"]
 
 
 # ---- answers

@@ -61,8 +61,8 @@ def test_a_message_is_told_apart_by_its_role_and_reads_back_as_it_was(message: M
 
 @pytest.mark.parametrize(
     "event",
-    [TextDelta("a"), ReasoningDelta("b"), ToolCallDelta(0, "c1", "f", "{}"), ToolCallDelta(), Usage(1, 2), Stop("length")],
-)  # fmt: skip
+    [TextDelta("a"), ReasoningDelta("b"), ToolCallDelta(0, "c1", "f", "{}"), ToolCallDelta(), Usage(1), Stop("length")],
+)
 def test_a_piece_of_a_stream_reads_back_as_it_was(event: ModelEvent) -> None:
     assert msgspec.json.decode(msgspec.json.encode(event), type=ModelEvent) == event
 
@@ -90,7 +90,7 @@ def test_a_result_may_still_be_changed_before_it_is_stored() -> None:
 
 def test_a_request_is_frozen_and_can_be_replaced() -> None:
     request = ModelRequest(messages=[UserMessage("hi")], tools=(ToolDefinition("f", "does", {"type": "object"}),))
-    assert (request.turn, request.session_id, request.metadata) == (1, "", {})
+    assert (request.turn, request.session_id) == (1, "")
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'turn'"):
         request.turn = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     assert replace(request, turn=2).turn == 2

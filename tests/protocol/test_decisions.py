@@ -393,8 +393,8 @@ def test_at_the_end_each_call_gets_the_result_that_its_record_says() -> None:
     )
 
     def skipped(call: str) -> ev.Event:
-        text = (
-            f'{{"error":{{"code":"call.skipped","message":"tool_{call} was not run: the run ended before it started."}}}}'
+        text = decisions.error_content(
+            "call.skipped", f"tool_{call} was not run: the run ended before it started."
         )
         return ev.ToolSkipped(ToolMessage(call, f"tool_{call}", text, CallOutcome.SKIPPED), run="r2")
 

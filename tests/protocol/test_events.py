@@ -120,7 +120,7 @@ def test_an_ephemeral_event_says_after_which_record_it_comes() -> None:
 
 
 def test_the_ends_of_a_run_are_three() -> None:
-    assert ev.RUN_ENDS == (ev.RunCompleted, ev.RunFailed, ev.RunCancelled)
+    assert (ev.RunCompleted, ev.RunFailed, ev.RunCancelled) == ev.RUN_ENDS
 
 
 @pytest.mark.parametrize("data", [b'{"type":"of a newer version","seq":3}', '{"seq":3,"type":"x","payload":[1]}'])

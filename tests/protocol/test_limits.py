@@ -28,7 +28,7 @@ def test_a_limit_that_lets_nothing_through_is_refused_by_name(name: str, value: 
 
 
 def test_a_limit_that_is_no_number_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="^limit cleanup_s is above 0, not nan$"):
+    with pytest.raises(ValueError, match=r"^limit cleanup_s is above 0, not nan$"):
         Limits(cleanup_s=math.nan)
 
 

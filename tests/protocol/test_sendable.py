@@ -110,7 +110,7 @@ def test_what_is_not_json_is_refused_with_its_path(value: object, text: str) -> 
 def test_a_value_that_contains_itself_ends_at_the_depth() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    with pytest.raises(RuleViolation, match="is nested too deeply$"):
+    with pytest.raises(RuleViolation, match=r"is nested too deeply$"):
         copy_json(circle, max_depth=64)
 
 
@@ -139,7 +139,7 @@ def test_what_cannot_be_written_is_a_refusal_and_no_crash() -> None:
     for _ in range(100_000):
         deep = [deep]
     for value in (object(), {1.5j: 1}, "\ud800", deep):
-        with pytest.raises(RuleViolation, match="^event.unsendable: cannot be written as JSON: "):
+        with pytest.raises(RuleViolation, match=r"^event\.unsendable: cannot be written as JSON: "):
             encode(value)
 
 

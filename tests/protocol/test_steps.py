@@ -9,8 +9,10 @@ from protocol.history import CallRecord, Run
 from protocol.steps import Step, next_step
 
 CALLS = {"c1": CallRecord(ToolCall("c1", "f"))}
-DONE = {"c1": CallRecord(ToolCall("c1", "f"), started=True, result=ToolMessage("c1", "f", "x")), **{
-    "c2": CallRecord(ToolCall("c2", "f"))}}  # fmt: skip
+DONE = {
+    "c1": CallRecord(ToolCall("c1", "f"), started=True, result=ToolMessage("c1", "f", "x")),
+    "c2": CallRecord(ToolCall("c2", "f")),
+}
 STEERS = [UserMessage("rather this")]
 
 

@@ -43,9 +43,10 @@ async def kinds(events: RunStream) -> list[str]:
 
 
 async def until(events: RunStream, type_: AgentEventType, name: str = "") -> AgentEvent:
-    """Consume a stream up to an event."""
+    """Consume a stream up to an event; `name` is a custom event's, or the tool's."""
     async for event in events:
-        if event.type is type_ and (not name or event.name == name):
+        names = (event.name, *(made.name for made in event.tool_calls))
+        if event.type is type_ and (not name or name in names):
             return event
     raise AssertionError(f"the run ended without {type_} {name}")
 

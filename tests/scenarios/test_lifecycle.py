@@ -412,7 +412,9 @@ async def test_the_session_recovers_after_its_store_failed(autojump_clock: MockC
                         await agent.session("s").answer("q1", "Postgres")
                         await events.final()
                 except (RuleViolation, RunFailed, AssertionError) as error:
-                    assert isinstance(error, AssertionError) or error.code == Code.STORE_FAILED, (good, error)
+                    # The caller may answer an ask that it still had to read when the store failed.
+                    allowed = (Code.STORE_FAILED, Code.ASK_SETTLED)
+                    assert isinstance(error, AssertionError) or error.code in allowed, (good, error)
                 if store.failures:
                     agent.model._position = 2  # type: ignore[attr-defined]
                     assert (await agent.run("again", session_id="s")).content == "fine"

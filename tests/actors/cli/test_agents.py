@@ -63,10 +63,10 @@ def test_what_the_callable_returns_must_be_an_agent_to_be_opened() -> None:
     with pytest.raises(CommandFailed, match=r"^--agent: m:f\(\) must return an async context manager, as open_agent"):
         make_agent(lambda: 5, "m:f")
     with pytest.raises(CommandFailed, match=r"^--agent: m:f\(\) raised ZeroDivisionError: division by zero$"):
-        make_agent(lambda: 1 // 0, "m:f")
+        make_agent(lambda: 1 / 0, "m:f")
 
     @asynccontextmanager
-    async def opened():  # type: ignore[no-untyped-def]  # noqa: ANN202
+    async def opened():  # type: ignore[no-untyped-def]
         yield
 
     made = opened()

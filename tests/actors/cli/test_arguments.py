@@ -7,6 +7,8 @@ import pytest
 
 from actors.cli.arguments import Options, parse
 
+TURNS = "actors run: argument --max-turns: a number from 1 to 10000 is wanted"
+
 
 def test_a_command_line_becomes_options() -> None:
     assert parse(["run", "a.md"]) == Options(command="run", file="a.md")
@@ -26,8 +28,8 @@ def test_a_command_line_becomes_options() -> None:
     [
         ([], "actors: the following arguments are required: COMMAND"),
         (["run"], "actors run: the following arguments are required: FILE"),
-        (["run", "a", "--max-turns", "0"], "actors run: argument --max-turns: a number from 1 to 10000 is wanted, not '0'"),
-        (["run", "a", "--max-turns", "²"], "actors run: argument --max-turns: a number from 1 to 10000 is wanted, not '²'"),
+        (["run", "a", "--max-turns", "0"], f"{TURNS}, not '0'"),
+        (["run", "a", "--max-turns", "²"], f"{TURNS}, not '²'"),
         (["serve", "--port", "65536"], "actors serve: argument --port: a port from 0 to 65535 is wanted, not '65536'"),
         (["run", "a", "--answer", "x"], "actors: unrecognized arguments: --answer x"),
     ],

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,10 @@ def task(tmp_path: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        yield
 
 
 def answers(tmp_path: Path, content: object) -> str:
@@ -118,6 +121,12 @@ class OnTerminal:
             assert ready, f"{text!r} was not shown within 30 s:\n{self.screen}"
             self.raw += os.read(self.master, 65_536)
 
+    def drop(self) -> None:
+        """Forget what was shown so far."""
+        while select.select([self.master], [], [], 0)[0]:
+            os.read(self.master, 65_536)
+        self.raw = b""
+
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
@@ -153,6 +162,20 @@ def test_ctrl_c_cancels_the_run_and_leaves_nothing_behind(task: str) -> None:
     assert terminal.close() == 130
     assert "cancelled · 1 of 3 done" in terminal.screen
     assert "Traceback" not in terminal.screen
+
+
+def test_a_stopped_command_gives_the_terminal_back_and_goes_on_afterwards(task: str) -> None:
+    terminal = OnTerminal("run", task)
+    terminal.wait_shown("  2  beta")
+    os.kill(terminal.process.pid, signal.SIGTSTP)
+    _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert termios.tcgetattr(terminal.slave) == terminal.modes
+    terminal.drop()
+    os.kill(terminal.process.pid, signal.SIGCONT)
+    terminal.wait_shown("  2  beta")
+    terminal.type("2\r")
+    assert terminal.close() == 0
 
 
 def test_a_second_ctrl_c_ends_what_does_not_end_by_itself(task: str, tmp_path: Path) -> None:

@@ -369,6 +369,21 @@ async def test_a_server_that_does_not_upgrade_is_said_in_one_line(reply: bytes, 
         nursery.cancel_scope.cancel()
 
 
+async def test_a_server_that_does_not_speak_tls_is_said_in_one_line() -> None:
+    async def refuse(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, refuse, 0)
+        port = listeners[0].socket.getsockname()[1]
+        with pytest.raises(ConnectFailed, match=rf"^cannot connect to wss://127\.0\.0\.1:{port}/ws with TLS: \w+$"):
+            async with connect(f"wss://127.0.0.1:{port}"):
+                pass
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_refused_initialize_is_the_error_of_connecting(serve: Serve) -> None:
     async def served(peer: Any) -> None:
         call = await peer.read()

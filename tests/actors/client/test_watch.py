@@ -158,7 +158,7 @@ async def test_somebody_elses_question_is_shown_and_left_to_them(serve: Serve) -
     async with serve(served) as url:
         with pytest.raises(Detached, match=r"session\.closed$"):
             await follow(url, out, once=False)
-    assert out.getvalue() == "? Which? [a, b] (open)\n? Which?\n  b\n"
+    assert out.getvalue() == "? Which? [a, b] (open)\n(attached, waiting)\n? Which?\n  b\n"
 
 
 async def test_the_first_interrupt_cancels_our_run_and_waits_for_its_end(serve: Serve) -> None:

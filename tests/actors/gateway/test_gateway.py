@@ -406,6 +406,7 @@ async def test_what_fails_in_one_connection_reaches_no_other(
         assert [record.getMessage().endswith("session/list failed") for record in caplog.records] == [True]
 
         async def crash(_: object) -> None:
+            await trio.lowlevel.checkpoint()
             raise RuntimeError("a bug")
 
         with monkeypatch.context() as patch:
@@ -555,3 +556,30 @@ async def test_what_the_block_raises_comes_out_as_it_is(served: Any) -> None:
             async with open_gateway(agent):
                 raise ValueError("mine") from cause
         assert raised.value.__cause__ is cause
+
+
+async def test_a_head_that_is_completed_while_draining_is_told_503(served: Any, dial: Any) -> None:
+    async with served() as (_, gateway):
+        mute = await (await dial(gateway)).upgrade()  # keeps the drain going
+        half = await dial(gateway)
+        head = half.head()
+        await half.send(head[:40])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(gateway.drain)
+            assert (await mute.read_close())[0] == RESTARTING
+            await half.send(head[40:])
+            assert (await half.read_response())[0] == 503
+            await half.aclose()
+            await mute.aclose()
+
+
+async def test_a_client_that_resets_during_the_upgrade_is_no_error(
+    served: Any, dial: Any, good: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as (_, gateway):
+        for _ in range(30):
+            client = await dial(gateway)
+            await client.send(client.head())
+            client.reset()
+        await good(gateway)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -27,10 +27,10 @@ def running(fake_socket: Any) -> Running:
         async with trio.open_nursery() as nursery:
             link = Link(fake_socket, agent, limits or Limits(), EventEncoder(), nursery)
 
-            async def serve() -> None:
+            async def live() -> None:
                 link.result = await link.run()  # type: ignore[attr-defined]
 
-            nursery.start_soon(serve)
+            nursery.start_soon(live)
             fake_socket.call("initialize", {"protocol": 1, **initialize})
             await wait_all_tasks_blocked()
             fake_socket.sent.clear()
@@ -349,3 +349,59 @@ async def test_a_session_that_ends_is_said_and_the_link_goes_on(
 def test_a_log_line_holds_nothing_that_moves_the_cursor(text: str) -> None:
     assert clean(text).isprintable()
     assert len(clean("x" * 1_000)) == 83
+
+
+async def test_a_long_call_that_fails_is_logged_and_ends_nothing(
+    fake_agent: Any, fake_socket: Any, running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = fake_agent("s")
+
+    async def bug(_: str) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ValueError("a bug")
+
+    agent.close_session = bug
+    async with running(agent) as link:
+        fake_socket.call("session/close", {"session": "s"}, call_id=3)
+        await wait_all_tasks_blocked()
+        assert [record.getMessage() for record in caplog.records] == ["link: a call failed"]
+        assert not link.ended
+
+
+async def test_replies_that_pile_up_cut_off_too(fake_agent: Any, fake_socket: Any, running: Running) -> None:
+    agent = fake_agent("s")
+    agent.sessions["s"].result = {"snapshot": "x" * 100_000}
+    async with running(agent, Limits(max_outbox_bytes=10_000)):
+        fake_socket.stalled = trio.Event()
+        for call_id in range(2, 6):
+            fake_socket.call("session/state", {"session": "s"}, call_id=call_id)
+        await wait_all_tasks_blocked()
+        fake_socket.stalled.set()
+        await wait_all_tasks_blocked()
+        assert fake_socket.closed_with == (4008, "link.too_slow")
+        assert len(fake_socket.messages) == 1
+
+
+async def test_a_reply_that_comes_when_the_link_is_closing_goes_nowhere(
+    fake_agent: Any, fake_socket: Any, running: Running
+) -> None:
+    agent = fake_agent("s")
+    agent.sessions["s"].holding = True
+    async with running(agent) as link:
+        fake_socket.call("session/state", {"session": "s"}, call_id=3)
+        await wait_all_tasks_blocked()
+        link.close(1012)
+        agent.sessions["s"].submitted[0][1]({"late": True})
+        await wait_all_tasks_blocked()
+        assert fake_socket.sent == []
+
+
+async def test_what_is_read_after_the_goodbye_is_not_carried_out(
+    fake_agent: Any, fake_socket: Any, running: Running
+) -> None:
+    agent = fake_agent("s")
+    async with running(agent) as link:
+        link.close(1012)
+        fake_socket.call("session/cancel", {"session": "s"})
+        await wait_all_tasks_blocked()
+        assert agent.sessions["s"].submitted == []

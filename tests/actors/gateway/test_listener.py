@@ -43,6 +43,7 @@ async def test_without_descriptors_it_waits_says_so_once_and_goes_on(
     handled: list[tuple[object, float]] = []
 
     async def handle(stream: object) -> None:
+        await trio.lowlevel.checkpoint()
         handled.append((stream, trio.current_time()))
 
     started = trio.current_time()
@@ -63,6 +64,7 @@ async def test_a_connection_that_died_in_the_queue_stops_nothing() -> None:
     handled: list[object] = []
 
     async def handle(stream: object) -> None:
+        await trio.lowlevel.checkpoint()
         handled.append(stream)
 
     async with trio.open_nursery() as nursery:
@@ -72,10 +74,21 @@ async def test_a_connection_that_died_in_the_queue_stops_nothing() -> None:
     assert handled == ["one"]
 
 
-async def test_with_port_0_one_port_is_listened_on() -> None:
-    listeners = await open_listeners("localhost", 0)
+@pytest.mark.parametrize("host", ["localhost", ""])
+async def test_with_port_0_one_port_is_listened_on(host: str) -> None:
+    listeners = await open_listeners(host, 0)
     assert len(listeners) == 1
     await listeners[0].aclose()
+
+
+async def test_with_a_port_every_address_of_the_host_is_listened_on() -> None:
+    (first,) = await open_listeners("127.0.0.1", 0)
+    port = first.socket.getsockname()[1]
+    await first.aclose()
+    listeners = await open_listeners("", port)
+    assert {listener.socket.getsockname()[1] for listener in listeners} == {port}
+    for listener in listeners:
+        await listener.aclose()
 
 
 async def test_an_address_in_use_is_an_error() -> None:

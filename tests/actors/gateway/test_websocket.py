@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 from trio_websocket import WebSocketConnection
 
 from actors.gateway.head import Upgrade
@@ -218,6 +219,7 @@ async def test_what_the_librarys_reader_raises_ends_this_socket_only(
     dialled: Any, until: Any, monkeypatch: pytest.MonkeyPatch, make_frame: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def crash(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
         raise UnicodeError("a header")
 
     monkeypatch.setattr(WebSocketConnection, "_handle_ping_event", crash)
@@ -234,3 +236,53 @@ async def test_what_the_librarys_reader_raises_ends_this_socket_only(
 
         nursery.start_soon(read)
     assert words == [(1011, "")]
+
+
+async def test_a_closed_socket_sends_and_pings_nothing_and_closes_once(dialled: Any, make_frame: Make) -> None:
+    async with opened(dialled) as (socket, client):
+        await client.send(make_frame(CLOSE, b"\x03\xe8bye"))
+        assert await closed_code(socket) == 1000
+        for attempt in (socket.send("x"), socket.ping()):
+            with pytest.raises(SocketClosed) as closed:
+                await attempt
+            assert (closed.value.code, closed.value.reason) == (1000, "bye")
+        await socket.close(1012)
+        await socket.close(1001)
+        assert await closed_code(socket) == 1012
+
+
+async def test_an_upgrade_that_cannot_be_answered_in_time_is_given_up(autojump_clock: MockClock) -> None:
+    class Full(trio.abc.HalfCloseableStream):
+        async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+            await trio.sleep_forever()
+
+        async def wait_send_all_might_not_block(self) -> None:
+            await trio.sleep_forever()
+
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.sleep_forever()
+            return b""
+
+        async def send_eof(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+        async def aclose(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    for limits in (Limits(head_deadline_s=5, write_deadline_s=50), Limits(head_deadline_s=50, write_deadline_s=5)):
+        started = trio.current_time()
+        with pytest.RaisesGroup(pytest.RaisesExc(SocketClosed), flatten_subgroups=True):
+            async with open_socket(Full(), Upgrade(HEAD, b""), limits):
+                raise AssertionError("it must not open")
+        assert 5 <= trio.current_time() - started <= 5 + 2 * limits.close_deadline_s
+
+
+async def test_a_head_that_the_library_does_not_take_is_an_error_of_ours() -> None:
+    server, client = await socket_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.send_eof)
+        with pytest.RaisesGroup(pytest.RaisesExc(UnicodeError), flatten_subgroups=True):
+            async with open_socket(server, Upgrade(HEAD.replace(b"gateway", b"xn--0"), b""), QUICK):
+                raise AssertionError("it must not open")
+    assert server.socket.fileno() == -1
+    await trio.aclose_forcefully(client)
