@@ -4,6 +4,7 @@ Inline tools run first, in call order. A single other call runs in the run's own
 with an open ask waits for it in its own task, so an ask never holds up its siblings.
 """
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,29 +25,50 @@ if TYPE_CHECKING:
     from actors.agent.run import LiveRun
 
 
-async def perform_calls(live: "LiveRun") -> None:
-    """Bring every call of the turn that has no result yet to its result. A checkpoint."""
-    calls = [record.call for record in (live.record.calls or {}).values() if record.result is None]
-    waiting: list[tuple[ToolCall, Tool]] = []
-    inline: list[tuple[ToolCall, Tool]] = []
-    for call in calls:
+Ready = tuple[ToolCall, Tool]
+
+
+async def start_calls(live: "LiveRun") -> list[Ready]:
+    """Bring the calls that cannot run, and those of inline tools, to their results; return the others.
+
+    A checkpoint where a hook is one or the caller's stream is full.
+    """
+    waiting: list[Ready] = []
+    inline: list[Ready] = []
+    for call in [record.call for record in (live.record.calls or {}).values() if record.result is None]:
         tool = await _prepare(live, call)
         if tool is None:
             continue
-        asked = live.session.state.asks is not None and call.id in live.session.state.asks
-        (inline if tool.inline and not asked else waiting).append((call, tool))
+        (inline if tool.inline and not _asks(live, call) else waiting).append((call, tool))
     await live.enter(Phase.RUNNING_TOOL)
     for call, tool in inline:
-        await live.wait_room()
-        await _perform(live, call, tool)
-    if len(waiting) == 1:
-        await _perform(live, *waiting[0])
-    elif waiting:
-        async with trio.open_nursery() as nursery:
-            for call, tool in waiting:
-                nursery.start_soon(_perform, live, call, tool)
-    await trio.lowlevel.checkpoint_if_cancelled()
-    await live.enter(Phase.READY)
+        await perform_call(live, call, tool)
+    return waiting
+
+
+def wait_ask(live: "LiveRun", call: ToolCall) -> Awaitable[object] | None:
+    """Return what to await before this call may start, if it has an ask. Check for cancellation afterwards."""
+    return live.session.wait_settled(call.id) if _asks(live, call) else None
+
+
+def _asks(live: "LiveRun", call: ToolCall) -> bool:
+    asks = live.session.state.asks
+    return asks is not None and call.id in asks
+
+
+async def perform_together(live: "LiveRun", calls: list[Ready]) -> None:
+    """Bring several calls to their results, each in a task of its own. A checkpoint."""
+
+    async def perform(call: ToolCall, tool: Tool) -> None:
+        ask = wait_ask(live, call)
+        if ask is not None:
+            await ask
+            await trio.lowlevel.checkpoint_if_cancelled()  # settled and stopped in one tick: nothing goes on
+        await perform_call(live, call, tool)
+
+    async with trio.open_nursery() as nursery:
+        for call, tool in calls:
+            nursery.start_soon(perform, call, tool, name=f"{live.id}/{call.name}")
 
 
 async def _prepare(live: "LiveRun", call: ToolCall) -> Tool | None:
@@ -73,11 +95,9 @@ async def _prepare(live: "LiveRun", call: ToolCall) -> Tool | None:
     return None
 
 
-async def _perform(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
-    """Wait for the call's ask, run the tool, record the result."""
+async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
+    """Run the tool of a call and record the result. A checkpoint where the tool is one, or the stream is full."""
     session = live.session
-    if session.state.asks is not None and call.id in session.state.asks:
-        await session.wait_settled(call.id)
     await live.wait_room()
     started = ev.ToolStarted(call.id, call.name, run=live.id, path=live.record.path)
     # A tool may have effects: it starts when its start is kept.

@@ -53,18 +53,28 @@ class AgentRunContext:
 
     Attributes:
         tools: The tools the model may call, by name. Change it freely: it belongs to this run.
-        server_tools: Provider-side tools, passed through as they are.
         input_message: The user's message; `on_message` may replace it.
     """
 
-    __slots__ = ("_live", "_slots", "input_message", "server_tools", "tools")
+    __slots__ = ("_live", "_server_tools", "_slots", "input_message", "tools")
 
     def __init__(self, live: "LiveRun", input_message: UserMessage) -> None:
         self._live = live
         self._slots: dict[object, Any] | None = None
         self.input_message = input_message
         self.tools: dict[str, Tool] = dict(live.agent.tools)
-        self.server_tools: list[Any] = []
+        self._server_tools: list[Any] | None = None
+
+    @property
+    def server_tools(self) -> list[Any]:
+        """Provider-side tools, passed through as they are."""
+        if self._server_tools is None:
+            self._server_tools = []
+        return self._server_tools
+
+    @server_tools.setter
+    def server_tools(self, tools: Sequence[Any]) -> None:
+        self._server_tools = list(tools)
 
     @property
     def session(self) -> "Session":
@@ -187,7 +197,7 @@ class AgentRunContext:
         return ModelRequest(
             messages=self.messages,
             tools=tuple([tool.definition for tool in self.tools.values()]),
-            server_tools=tuple(self.server_tools),
+            server_tools=tuple(self._server_tools or ()),
             session_id=self.session_id,
             turn=turn,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import trio
 from msgspec.structs import force_setattr
 
-from actors.agent.calls import perform_calls
+from actors.agent.calls import perform_call, perform_together, start_calls, wait_ask
 from actors.agent.context import AgentRunContext
 from actors.agent.extension import MessageAppended, PhaseTransition, RunCancelledEvent
 from actors.agent.foreign import describe_foreign, is_foreign
@@ -102,8 +102,18 @@ class LiveRun:
         error: BaseException | None = None
         try:
             with self.scope:
-                await self._perform()
-                how = "completed"
+                try:
+                    await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
+                    await self._loop()
+                    how = "completed"
+                except Exception:
+                    # The record takes the todo list with it: first the caller sees the last turn's.
+                    await self.wait_taken()
+                    raise
+                except BaseException as raised:
+                    if not is_foreign(raised):
+                        raise
+                    raise RuntimeError(f"a hook {describe_foreign(raised)}") from raised
         except* Exception as errors:
             error = errors  # on the record, not the session's crash; Cancelled goes on to its scope
         finally:
@@ -114,20 +124,6 @@ class LiveRun:
                     await self._tell_end(error, cancelled=cancelled)
             finally:
                 self._finish("cancelled" if cancelled else how, error)
-
-    async def _perform(self) -> None:
-        """The loop, with every error in it made one that the record can hold."""
-        try:
-            await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
-            await self._loop()
-        except Exception:
-            # The record takes the todo list with it: first the caller sees the last turn's.
-            await self.wait_taken()
-            raise
-        except BaseException as raised:
-            if not is_foreign(raised):
-                raise
-            raise RuntimeError(f"a hook {describe_foreign(raised)}") from raised
 
     def _finish(self, how: Literal["completed", "failed", "cancelled"], error: BaseException | None) -> None:
         session = self.session
@@ -178,7 +174,19 @@ class LiveRun:
                 if not response.tool_calls:
                     await self._end_turn(response)
             elif step is Step.RUN_CALLS:
-                await perform_calls(self)
+                # What an open ask keeps waiting, it keeps here: ten thousand of them would keep every frame more.
+                calls = await start_calls(self)
+                if len(calls) == 1:
+                    call, tool = calls.pop()
+                    ask = wait_ask(self, call)
+                    if ask is not None:
+                        await ask
+                        await trio.lowlevel.checkpoint_if_cancelled()  # settled and stopped in one tick
+                    await perform_call(self, call, tool)
+                elif calls:
+                    await perform_together(self, calls)
+                await trio.lowlevel.checkpoint_if_cancelled()
+                await self.enter(Phase.READY)
                 await self._end_turn(response)
             elif step is Step.STEER:
                 await self._steer()

@@ -9,7 +9,8 @@ acknowledgements, snapshots - is released in order, each once the record that ju
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -17,7 +18,6 @@ from msgspec.structs import force_setattr
 
 from protocol import decisions
 from protocol import events as ev
-from protocol.asks import AskRecord
 from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State, apply
 from protocol.limits import COMMANDS_KEPT
@@ -325,25 +325,25 @@ class Session:
 
     # ---- waiting on the record
 
-    async def wait_settled(self, tool_call_id: str) -> AskRecord:
-        """Wait until the ask of this call has its outcome, and return it. A checkpoint where it waits.
+    def wait_settled(self, tool_call_id: str) -> Awaitable[object]:
+        """Wait until the ask of this call has its outcome: await the result at once. A checkpoint where it waits.
 
-        The outcome is read from the record, so answered and cancelled in one tick have one answer: the record's.
+        Read the outcome from the record, and check for cancellation after it: answered and cancelled in one tick have
+        one outcome, the record's.
         """
         record = (self.state.asks or {})[tool_call_id]
+        if record.outcome is not None:
+            return trio.lowlevel.checkpoint_if_cancelled()
+        if self._waiters is None:
+            self._waiters = {}
+        self._waiters[tool_call_id] = trio.lowlevel.current_task()
+        # No coroutine and no closure of its own: ten thousand open asks wait here, and each would keep them.
+        return trio.lowlevel.wait_task_rescheduled(partial(self._stop_waiting, tool_call_id))  # noqa: ASYNC105
 
-        def stop_waiting(_: object) -> trio.lowlevel.Abort:
-            if self._waiters is not None:
-                self._waiters.pop(tool_call_id, None)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        while record.outcome is None:
-            if self._waiters is None:
-                self._waiters = {}
-            self._waiters[tool_call_id] = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(stop_waiting)
-        await trio.lowlevel.checkpoint_if_cancelled()
-        return record
+    def _stop_waiting(self, tool_call_id: str, _: object) -> trio.lowlevel.Abort:
+        if self._waiters is not None:
+            self._waiters.pop(tool_call_id, None)
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def wait_committed(self, seq: int) -> None:
         """Wait until everything up to `seq` is kept. A checkpoint only where it waits.

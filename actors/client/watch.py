@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
+import msgspec
 import trio
 
 from actors.client.answers import AnswerFile
@@ -99,7 +100,11 @@ class Watch:
 
     def _begin(self, output: Output) -> None:
         if self._attachment.snapshot is not None:
-            for block in self.view.restore(self._attachment.snapshot):
+            try:
+                blocks = self.view.restore(self._attachment.snapshot)
+            except msgspec.ValidationError as error:
+                raise LinkClosed(1002, f"the server sent a snapshot that cannot be read: {error}") from None
+            for block in blocks:
                 output.block(block)
         for ask in list(self.view.asks.values()):
             self._opened(ask, output)

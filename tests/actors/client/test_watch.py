@@ -233,6 +233,16 @@ async def test_a_cancel_that_comes_too_late_is_no_complaint(serve: Serve) -> Non
     assert "nothing runs" not in out.getvalue()
 
 
+async def test_a_snapshot_that_cannot_be_read_is_told_as_that(serve: Serve) -> None:
+    async def served(peer: Any) -> None:
+        await peer.attached(snapshot={"messages": 5})
+        await peer.ignore()
+
+    async with serve(served) as url:
+        with pytest.raises(LinkClosed, match=r"^the connection ended \(1002\): the server sent a snapshot that cannot be"):
+            await follow(url, io.StringIO())
+
+
 async def test_a_connection_that_ends_is_the_error_of_the_watch(serve: Serve) -> None:
     async def served(peer: Any) -> None:
         await peer.attached(started())

@@ -38,7 +38,10 @@ def is_question(event: AgentEvent) -> bool:
 
 
 async def play(
-    *calls: Call, on_event: Callable[[Agent, AgentEvent], object] | None = None, limits: Limits | None = None, **options: Any
+    *calls: Call,
+    on_event: Callable[[Agent, AgentEvent], object] | None = None,
+    limits: Limits | None = None,
+    **options: Any,
 ) -> list[AgentEvent]:
     """Play one turn of calls and a final answer, and return every event."""
     extensions = options.pop("extensions", None) or [AskUserExtension(limits=limits or Limits())]
@@ -193,7 +196,7 @@ async def test_a_question_holds_up_no_other_tool_b08_f21() -> None:
 
     def look(agent: Agent, event: AgentEvent) -> None:
         if event.type in (AgentEventType.TOOL_COMPLETED, AgentEventType.TOOL_FAILED):
-            order.append(event.name)
+            order.append(event.tool_calls[0].name)
             if set(order) >= {"other", "boom"} and agent.session("s").asks:
                 order.append("answered")
                 reply(agent, "q")
@@ -304,7 +307,7 @@ async def test_a_cancel_closes_the_question_and_a_late_answer_is_not_taken_b21()
                     assert agent.session("s").asks == ()
                     assert reply(agent, "q") == []
                 if event.type is AgentEventType.ASK_SETTLED:
-                    outcomes.append(event.name)
+                    outcomes.append(event.code)
             with pytest.raises(RunCancelled, match=r"^enough$"):
                 await events.final()
         assert reply(agent, "q") == []
