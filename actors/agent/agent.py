@@ -423,6 +423,9 @@ async def open_agent(
     """
     if store is None:
         store = MemoryStore()
+    # Refused before anything is started in a system that may be the caller's.
+    _by_name(tools)
+    in_order(extensions)
     async with AsyncExitStack() as stack:
         if system is None:
             system = await stack.enter_async_context(open_system(name=name))

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from actors.agent.extension import CallTool
-from actors.agent.foreign import as_exception, describe_foreign, is_foreign
+from actors.agent.foreign import contain
 from actors.agent.tools import Tool, failure
 from protocol import events as ev
 from protocol.chat import CallOutcome, ToolCall, ToolMessage, ToolResult
@@ -83,11 +83,10 @@ async def _prepare(live: "LiveRun", call: ToolCall) -> Tool | None:
     else:
         for extension in live.agent.hooks.before_tool:
             try:
-                await extension.before_tool(live.context, call)
-            except BaseException as raised:
-                if not is_foreign(raised):
-                    raise
-                error = as_exception(raised, extension.name)
+                with contain(extension.name):
+                    await extension.before_tool(live.context, call)
+            except Exception as raised:
+                error = raised
                 break
     if error is None:
         return tool
@@ -109,18 +108,15 @@ async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     working = live.working = live.working or {}
     working[call.id] = call.name
     try:
-        if live.agent.hooks.on_tool_call:
-            result = await _chain(live, tool)(_own_copy(call))
-        elif tool.inline:
-            result = tool.invoke_inline(live.context, call)
-        else:
-            result = await tool.invoke(live.context, call, live.agent.threads)
+        with contain(call.name, ToolError):
+            if live.agent.hooks.on_tool_call:
+                result = await _chain(live, tool)(_own_copy(call))
+            elif tool.inline:
+                result = tool.invoke_inline(live.context, call)
+            else:
+                result = await tool.invoke(live.context, call, live.agent.threads)
     except Exception as raised:
         error = raised
-    except BaseException as raised:
-        if not is_foreign(raised):
-            raise
-        error = ToolError(f"{call.name} {describe_foreign(raised)}")
     finally:
         working.pop(call.id, None)
     if error is None and not isinstance(result, ToolResult):
@@ -154,12 +150,11 @@ async def _settle(live: "LiveRun", call: ToolCall, result: ToolResult | None, er
     assert result is not None
     for extension in live.agent.hooks.after_tool:
         try:
-            await extension.after_tool(live.context, call, result, error)
-        except BaseException as raised:
-            if not is_foreign(raised):
-                raise
+            with contain("it"):
+                await extension.after_tool(live.context, call, result, error)
+        except Exception as raised:
             code = str(Code.EXTENSION_FAILED)
-            text = f"{extension.name} refused the result of {call.name}: {failure(as_exception(raised, 'it'))[1]}"
+            text = f"{extension.name} refused the result of {call.name}: {failure(raised)[1]}"
             result = ToolResult(error_content(code, text), success=False)
             break
     message, code = _message(live, call, result, code)

@@ -4,6 +4,8 @@ A `Cancelled` must leave the scope that sent it. One that nobody around us sent 
 every session with it; so would a `SystemExit` from a tool. Those are a failure of the code that raised them.
 """
 
+from collections.abc import Callable
+from types import TracebackType
 from typing import cast
 
 import trio
@@ -29,9 +31,23 @@ def describe_foreign(error: BaseException) -> str:
     return f"ended with {', '.join(sorted(_kinds(error)))}, though nobody cancelled or stopped it"
 
 
-def as_exception(error: BaseException, who: str) -> Exception:
-    """Return what `who` raised as something a record can hold: an `Exception` as it is."""
-    return error if isinstance(error, Exception) else RuntimeError(f"{who} {describe_foreign(error)}")
+class contain:  # used like a function: `with contain("the tool"):`
+    """Turn what the code in the block raises on its own account into an `Exception`; anything else goes on as it is."""
+
+    __slots__ = ("_kind", "_who")
+
+    def __init__(self, who: str, kind: Callable[[str], Exception] = RuntimeError) -> None:
+        self._who = who
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception) and is_foreign(error):
+            raise self._kind(f"{self._who} {describe_foreign(error)}") from error
 
 
 def _kinds(error: BaseException) -> set[str]:

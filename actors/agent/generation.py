@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
-from actors.agent.foreign import describe_foreign, is_foreign
+from actors.agent.foreign import contain
 from actors.agent.tools import failure
 from protocol import events as ev
 from protocol.assembly import Assembler
@@ -87,24 +87,22 @@ async def stream_message(
     feed = partial.assembler.feed
     pieces = 0
     try:
-        async for event in events:
-            feed(event)
-            partial.take(event, watched=session.watched)
-            if caller is not None and caller.full:
-                await live.wait_taken()
-            pieces += 1
-            if pieces % _YIELD_EVERY == 0:
-                await trio.lowlevel.checkpoint()
+        with contain("the model", ModelError):
+            async for event in events:
+                feed(event)
+                partial.take(event, watched=session.watched)
+                if caller is not None and caller.full:
+                    await live.wait_taken()
+                pieces += 1
+                if pieces % _YIELD_EVERY == 0:
+                    await trio.lowlevel.checkpoint()
     except (RuleViolation, ModelError):
         raise
     except Exception as error:
         raise ModelError(f"the model raised {failure(error)[1]}") from error
-    except BaseException as error:
-        if not is_foreign(error):
-            raise
-        raise ModelError(f"the model {describe_foreign(error)}") from error
     finally:
-        await close_stream(events)
+        # The generator's own cleanup. Unshielded: it has seen the cancel, if there is one, and its grace is the run's.
+        await close_stream(events)  # noqa: ASYNC102
     if session.watched:
         partial.show_completed()
     return partial.assembler.finish(seq=session.state.seq + 1, used_ids=session.state.call_ids or ())

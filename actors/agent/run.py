@@ -15,13 +15,13 @@ from msgspec.structs import force_setattr
 from actors.agent.calls import perform_call, perform_together, start_calls, wait_ask
 from actors.agent.context import AgentRunContext
 from actors.agent.extension import MessageAppended, PhaseTransition, RunCancelledEvent
-from actors.agent.foreign import describe_foreign, is_foreign
+from actors.agent.foreign import contain
 from actors.agent.generation import close_stream, stream_message
 from actors.agent.stream import RunStream
 from actors.agent.tools import failure
 from protocol import decisions, phases
 from protocol import events as ev
-from protocol.chat import AssistantMessage, Message, ModelEvent, ModelRequest
+from protocol.chat import AssistantMessage, ModelEvent, ModelRequest
 from protocol.errors import Code, RuleViolation, RunFailed, ToolError
 from protocol.history import Run
 from protocol.ids import message_id
@@ -103,17 +103,14 @@ class LiveRun:
         try:
             with self.scope:
                 try:
-                    await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
-                    await self._loop()
-                    how = "completed"
+                    with contain("a hook"):
+                        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled before it began: nothing runs
+                        await self._loop()
+                        how = "completed"
                 except Exception:
                     # The record takes the todo list with it: first the caller sees the last turn's.
-                    await self.wait_taken()
+                    await self.wait_taken()  # noqa: ASYNC120 - cancelled here, the run ends as cancelled
                     raise
-                except BaseException as raised:
-                    if not is_foreign(raised):
-                        raise
-                    raise RuntimeError(f"a hook {describe_foreign(raised)}") from raised
         except* Exception as errors:
             error = errors  # on the record, not the session's crash; Cancelled goes on to its scope
         finally:
@@ -121,7 +118,7 @@ class LiveRun:
             # Hooks that are told of the end are asynchronous, so shielded with a deadline; the record is not.
             try:
                 if how == "failed" or cancelled:
-                    await self._tell_end(error, cancelled=cancelled)
+                    await self._tell_end(error, cancelled=cancelled)  # noqa: ASYNC102 - shielded in there
             finally:
                 self._finish("cancelled" if cancelled else how, error)
 
@@ -149,13 +146,11 @@ class LiveRun:
             told = [(ext, partial(ext.on_error, self.context, reason)) for ext in hooks.on_error]
         for extension, tell in told:
             try:
-                with trio.move_on_after(self.agent.limits.cleanup_s, shield=True) as scope:
+                with contain("its hook"), trio.move_on_after(self.agent.limits.cleanup_s, shield=True) as scope:
                     await tell()
                 if scope.cancelled_caught:
                     logger.warning("%s did not finish its cleanup in time", extension.name)
-            except BaseException as raised:
-                if not is_foreign(raised):
-                    raise
+            except Exception as raised:
                 note = f"{extension.name} raised while it was told of the end: {type(raised).__name__}: {raised}"
                 logger.warning("session %s run %s: %s", self.session.id, self.id, note)
                 if error is not None:
@@ -315,7 +310,7 @@ async def _wrapped(
             yield event
     finally:
         for layer in (*reversed(opened), events):
-            await close_stream(layer)
+            await close_stream(layer)  # noqa: ASYNC102 - as in `stream_message`
 
 
 def _cancelled_from_outside() -> bool:

@@ -1,8 +1,8 @@
 """A session: the record, its one ordered log, and the outbox through which everything leaves.
 
 It carries decisions out and decides nothing: `protocol.decisions` turns state and command into events, `append` stamps,
-applies and stores them in one synchronous step, and what they imply (a run starts, a scope is cancelled, a waiter wakes)
-follows in the same step. So at every checkpoint state, log and readers agree. What leaves - events, deltas,
+applies and stores them in one synchronous step, and what they imply (a run starts, a scope is cancelled, a waiter
+wakes) follows in the same step. So at every checkpoint state, log and readers agree. What leaves: events, deltas,
 acknowledgements, snapshots - is released in order, each once the record that justifies it is committed.
 """
 
@@ -333,7 +333,7 @@ class Session:
         """
         record = (self.state.asks or {})[tool_call_id]
         if record.outcome is not None:
-            return trio.lowlevel.checkpoint_if_cancelled()
+            return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105
         if self._waiters is None:
             self._waiters = {}
         self._waiters[tool_call_id] = trio.lowlevel.current_task()
@@ -367,7 +367,7 @@ class Session:
             await self.idle.wait()
 
     async def wait_kept(self) -> None:
-        """Wait until no run is active or queued, and all of it is kept or never will be. A checkpoint where it waits."""
+        """Wait until no run is active or queued, and all of it is kept or never will be. A checkpoint if it waits."""
         await self.wait_idle()
         with contextlib.suppress(RuleViolation):
             await self.wait_committed(self.state.seq)

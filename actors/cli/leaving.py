@@ -2,14 +2,22 @@
 
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def last_resort(seconds: float, exit_code: int) -> Generator["LastResort"]:
-    """Yield something to be armed. Armed, it ends the process if the block has not ended within `seconds`."""
-    resort = LastResort(seconds, exit_code)
+def last_resort(
+    seconds: float, exit_code: int, cleanup: Callable[[], None] = lambda: None
+) -> Generator["LastResort"]:
+    """Yield something to be armed. Armed, it ends the process if the block has not ended within `seconds`.
+
+    Args:
+        seconds: From arming on.
+        exit_code: What the process ends with then.
+        cleanup: Called before that, in another thread; it must be quick.
+    """
+    resort = LastResort(seconds, exit_code, cleanup)
     try:
         yield resort
     finally:
@@ -19,10 +27,19 @@ def last_resort(seconds: float, exit_code: int) -> Generator["LastResort"]:
 class LastResort:
     """See `last_resort`. Arming it twice changes nothing."""
 
-    def __init__(self, seconds: float, exit_code: int) -> None:
-        self._timer = threading.Timer(seconds, os._exit, (exit_code,))
+    def __init__(self, seconds: float, exit_code: int, cleanup: Callable[[], None]) -> None:
+        self._exit_code = exit_code
+        self._cleanup = cleanup
+        self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
         self._armed = False
+
+    def _end(self) -> None:
+        try:
+            self._cleanup()
+            os.write(2, b"actors: something would not end; the process was ended all the same\n")
+        finally:
+            os._exit(self._exit_code)
 
     def arm(self) -> None:
         if not self._armed:

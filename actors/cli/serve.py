@@ -41,8 +41,12 @@ def serve(options: Options) -> int:
     factory = find_factory(options.agent)
     with token_file(options.token_file) as (path, token):
 
+        def cleanup() -> None:
+            if not options.token_file:
+                shutil.rmtree(path.parent, ignore_errors=True)
+
         async def main() -> int:
-            with last_resort(LAST_S, FAILED) as resort, plain_errors():
+            with last_resort(LAST_S, FAILED, cleanup) as resort, plain_errors():
                 with trio.CancelScope() as scope:
                     async with make_agent(factory, options.agent) as agent:
                         await _serve(agent, options, token, path, scope, resort)

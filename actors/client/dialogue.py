@@ -154,8 +154,8 @@ def hint(view: View, dialogue: Dialogue, *, once: bool) -> str:
         return "cancelling… Ctrl-C again ends at once" if once else f"cancelling… {leave}"
     asking = dialogue.asking(view)
     if asking is None:
-        steer = "type to steer" if view.run else "type a prompt"
-        return f"{steer} · {leave}"
+        cancel = "" if once or not view.run else f" · {CANCEL_COMMAND}"
+        return f"{'type to steer' if view.run else 'type a prompt'}{cancel} · {leave}"
     question = asking[1]
     parts: list[str] = []
     if question.options:

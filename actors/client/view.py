@@ -106,15 +106,10 @@ class View:
 def _run_started(view: View, event: ev.RunStarted) -> list[Block]:
     if event.parent:
         return [Noted(Mark.INFO, f"{event.path or event.run}: started")]
-    _forget_run(view)
-    view.run = event.run
-    return [Prompted(event.input.content)]
-
-
-def _forget_run(view: View) -> None:
     asks = view.asks
     view.reset()
-    view.asks = asks
+    view.run, view.asks = event.run, asks
+    return [Prompted(event.input.content)]
 
 
 def _run_queued(view: View, event: ev.RunQueued) -> list[Block]:

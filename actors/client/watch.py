@@ -162,7 +162,8 @@ class Watch:
     def _refused(self, send: Send, refused: Refused, output: Output) -> None:
         ask = self.view.asks.get(send.ask)
         self.dialogue.not_taken(self.view, send.ask)
-        if ask is not None and not self._person and self.once:
+        over = refused.code in (Code.ASK_SETTLED, Code.ASK_UNKNOWN)
+        if ask is not None and not over and not self._person and self.once:
             self._nobody(f"{ask.questions[0].question} ({refused.message})", output)
             return
         output.notice(refused.message)

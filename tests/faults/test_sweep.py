@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from actors.agent import agent as agent_module
+from actors.agent import session as session_module
+from actors.agent.run import LiveRun
 from actors.agent.session import Session
 from protocol import decisions
 from protocol import events as ev
@@ -94,16 +96,12 @@ def test_a_cancel_that_leaves_asks_open_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_run_that_forgets_its_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from actors.agent.run import LiveRun
-
     monkeypatch.setattr(LiveRun, "ended", lambda live: None)
     with pytest.raises(Found, match="still counted as active"):
         play(Case())
 
 
 def test_a_session_that_forgets_its_waiters_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from actors.agent import session as session_module
-
     effects = {kind: effect for kind, effect in session_module._EFFECTS.items() if kind is not ev.AskSettled}
     monkeypatch.setattr(session_module, "_EFFECTS", effects)
     with pytest.raises(Found, match="TooSlowError"):

@@ -393,16 +393,12 @@ def test_at_the_end_each_call_gets_the_result_that_its_record_says() -> None:
     )
 
     def skipped(call: str) -> ev.Event:
-        text = decisions.error_content(
-            "call.skipped", f"tool_{call} was not run: the run ended before it started."
-        )
+        text = decisions.error_content("call.skipped", f"tool_{call} was not run: the run ended before it started.")
         return ev.ToolSkipped(ToolMessage(call, f"tool_{call}", text, CallOutcome.SKIPPED), run="r2")
 
     assert decisions.finish(session.state, run, "failed", code="x.y", message="m") == [
         ev.AskSettled("a8", "c4", CANCELLED, run="r2"),
-        ev.ToolFailed(
-            ToolMessage("c2", "tool_c2", interrupted, CallOutcome.INTERRUPTED), "call.interrupted", run="r2"
-        ),
+        ev.ToolFailed(ToolMessage("c2", "tool_c2", interrupted, CallOutcome.INTERRUPTED), "call.interrupted", run="r2"),
         ev.ToolCompleted(ToolMessage("c3", "tool_c3", '{"tool_call_id":"c3","answer":"Postgres"}'), run="r2"),
         skipped("c4"),
         skipped("c5"),
@@ -568,9 +564,7 @@ def test_an_answer_settles_its_ask_whole_and_copied(target: str) -> None:
     payload["extra"]["n"] = 2
     whole = {"tool_call_id": "c1", "answer": ["yes"], "extra": {"n": 1}}
     assert events == [
-        ev.AskSettled(
-            "a4", "c1", AskOutcome.ANSWERED, whole, {"q1": Given(("yes",))}, via="AskUserExtension", run="r2"
-        )
+        ev.AskSettled("a4", "c1", AskOutcome.ANSWERED, whole, {"q1": Given(("yes",))}, via="AskUserExtension", run="r2")
     ]
 
 

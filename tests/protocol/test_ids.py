@@ -71,9 +71,6 @@ def test_a_session_id_has_1_to_128_characters(length: int) -> None:
     ids=ascii,
 )  # fmt: skip
 def test_a_session_id_has_nothing_that_cannot_be_seen(char: str) -> None:
-    text = (
-        "session.invalid: a session id has no spaces or invisible characters, "
-        f"this one has U+{ord(char):04X} at 2"
-    )
+    text = f"session.invalid: a session id has no spaces or invisible characters, this one has U+{ord(char):04X} at 2"
     with pytest.raises(RuleViolation, match=f"^{re.escape(text)}$"):
         check_session_id(f"ab{char}cd")

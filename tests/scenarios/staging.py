@@ -8,7 +8,7 @@ import trio
 
 from actors import Agent, AgentEvent, AgentEventType, AskUserExtension, ScriptedModel, TodoWriteExtension, open_agent
 from actors.agent.stream import RunStream
-from actors.models.scripted import Call, Turn, call
+from actors.models.scripted import Call, call
 from actors.runtime import System, open_system
 from tests.faults.invariants import check_agent, check_session
 
@@ -21,9 +21,7 @@ def todos(statuses: str, *contents: str) -> dict[str, Any]:
     """Return the arguments of `todo_write` for statuses such as `cip`."""
     texts = contents or ITEMS[: len(statuses)]
     return {
-        "todos": [
-            {"content": text, "status": STATUSES[letter]} for text, letter in zip(texts, statuses, strict=True)
-        ]
+        "todos": [{"content": text, "status": STATUSES[letter]} for text, letter in zip(texts, statuses, strict=True)]
     }
 
 
@@ -61,7 +59,7 @@ async def until_asked(events: RunStream, count: int = 1) -> list[str]:
 
 
 @asynccontextmanager
-async def staged(turns: Sequence[Turn] | ScriptedModel, **options: Any) -> AsyncGenerator[Agent]:
+async def staged(turns: Sequence[Any] | Model, **options: Any) -> AsyncGenerator[Agent]:
     """Open an agent with both extensions over a script, and check at its end that nothing is left.
 
     Args:
@@ -69,11 +67,11 @@ async def staged(turns: Sequence[Turn] | ScriptedModel, **options: Any) -> Async
         options: For `open_agent`; `extensions` replaces the two.
     """
     options.setdefault("extensions", [TodoWriteExtension(), AskUserExtension()])
-    model = turns if isinstance(turns, ScriptedModel) or hasattr(turns, "stream") else ScriptedModel(turns)
+    model = ScriptedModel(turns) if isinstance(turns, Sequence) else turns
     # With a virtual clock this is the deadlock detector: when every task waits, the clock jumps to it.
     with trio.fail_after(DEADLOCK_S):
         async with open_system() as system:
-            async with open_agent(model, system=system, **options) as agent:  # type: ignore[arg-type]
+            async with open_agent(model, system=system, **options) as agent:
                 yield agent
                 for session in sessions(agent):
                     if not session.state.root:

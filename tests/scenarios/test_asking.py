@@ -24,7 +24,7 @@ from actors import (
 from actors.models.scripted import call, say
 from protocol import events as ev
 from protocol.errors import Code
-from tests.scenarios.staging import ask, kinds, staged, until, until_asked
+from tests.scenarios.staging import ask, kinds, staged, until, until_asked, write
 
 T = AgentEventType
 
@@ -205,9 +205,7 @@ async def test_an_option_is_answered_code_point_for_code_point_b32(autojump_cloc
 
 
 @pytest.mark.parametrize("value", [["   "], [], [""], None, ["\xa0"], "", "  \u200b "])
-async def test_an_answer_that_says_nothing_leaves_the_question_open_b35(
-    autojump_clock: MockClock, value: Any
-) -> None:
+async def test_an_answer_that_says_nothing_leaves_the_question_open_b35(autojump_clock: MockClock, value: Any) -> None:
     async with staged([ask("q1"), say("done")]) as agent, agent.stream("go") as events:
         await until_asked(events)
         with pytest.raises(RuleViolation, match=r"^ask\.invalid: "):
@@ -314,8 +312,6 @@ async def test_a_failing_sibling_without_words_has_id_name_and_text_f20(autojump
 
 
 async def test_a_failing_sibling_takes_nothing_from_the_others_f21(autojump_clock: MockClock) -> None:
-    from tests.scenarios.staging import write
-
     @tool
     async def boom() -> str:
         await trio.sleep(1)

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors import AgentEventType, AskUserExtension, RunCancelled, ToolMessage, TodoWriteExtension, tool
+from actors import AgentEventType, AskUserExtension, RunCancelled, TodoWriteExtension, ToolMessage, tool
 from actors.models.scripted import call, say
 from protocol import events as ev
 from tests.scenarios.staging import ask, kinds, staged, until, until_asked, write

@@ -24,7 +24,8 @@ from actors import (
     open_agent,
 )
 from actors.agent.extension import AgentRunConfig, CallNext, CallTool
-from actors.models.scripted import say, stall
+from actors.models.scripted import Turn, say, stall
+from protocol.chat import Stop, TextDelta
 from protocol.limits import Limits
 from tests.scenarios.staging import ask, staged, until_asked, write
 
@@ -32,6 +33,12 @@ FAILING_HOOKS = (
     "on_tool", "on_state", "on_message", "before_run", "before_turn", "before_model", "on_model_request",
     "after_model", "after_turn", "after_run", "on_success",
 )  # fmt: skip
+
+
+def _make(hooks: dict[str, Any]) -> AgentExtension:
+    kind: Any = type("Raising", (AgentExtension,), hooks)
+    made: AgentExtension = kind()
+    return made
 
 
 def _raising(hook: str, error: BaseException) -> AgentExtension:
@@ -44,12 +51,12 @@ def _raising(hook: str, error: BaseException) -> AgentExtension:
             raise error
             yield
 
-        return type("Raising", (AgentExtension,), {hook: wrap})()
+        return _make({hook: wrap})
 
     async def fail(self: Any, *args: Any) -> None:
         raise error
 
-    return type("Raising", (AgentExtension,), {hook: fail})()
+    return _make({hook: fail})
 
 
 @pytest.mark.parametrize("hook", FAILING_HOOKS)
@@ -77,9 +84,7 @@ async def test_a_hook_that_raises_fails_its_run_and_the_next_session_is_untouche
 
 
 @pytest.mark.parametrize("hook", [*FAILING_HOOKS, "before_tool", "on_tool_call", "after_tool"])
-async def test_a_hook_that_exits_neither_ends_the_session_nor_the_program(
-    autojump_clock: MockClock, hook: str
-) -> None:
+async def test_a_hook_that_exits_neither_ends_the_session_nor_the_program(autojump_clock: MockClock, hook: str) -> None:
     extensions = [_raising(hook, SystemExit(4)), TodoWriteExtension()]
     async with staged([[write("ip")], say("done")], extensions=extensions) as agent:
         with pytest.raises(RunFailed) if hook in FAILING_HOOKS else trio.CancelScope():
@@ -161,6 +166,7 @@ async def test_cleanup_that_is_cancelled_three_times_runs_once_a09(autojump_cloc
                 outer.cancel()
                 await trio.sleep_forever()
     assert said == ["done"]
+    assert session is not None
     assert [type(event).__name__ for event in session.log].count("CancelRequested") == 1
     assert type(session.log[-1]).__name__ == "RunCancelled"
 
@@ -240,8 +246,6 @@ async def test_wrappers_nest_and_are_closed_innermost_first(autojump_clock: Mock
 
 
 async def test_a_plain_iterator_may_be_a_models_stream(autojump_clock: MockClock) -> None:
-    from protocol.chat import Stop, TextDelta
-
     class Plain:
         def __init__(self) -> None:
             self.pieces: list[ModelEvent] = [TextDelta("hi"), Stop()]
@@ -271,7 +275,7 @@ async def test_a_plain_iterator_may_be_a_models_stream(autojump_clock: MockClock
 
 async def test_one_extension_serves_two_agents_and_answers_the_one_that_emits(autojump_clock: MockClock) -> None:
     shared, todo = AskUserExtension(), TodoWriteExtension()
-    script = [[write("ip"), ask("q1")], say("done")]
+    script: list[Turn] = [[write("ip"), ask("q1")], say("done")]
     async with (
         open_agent(ScriptedModel(script), name="one", extensions=[shared, todo]) as one,
         open_agent(ScriptedModel(script), name="two", extensions=[shared, todo]) as two,

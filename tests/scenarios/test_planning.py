@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from actors import Agent, AgentEventType, RunFailed, TodoWriteExtension, ToolMessage
+from actors import (
+    Agent,
+    AgentEventType,
+    AgentExtension,
+    AgentRunContext,
+    AskUserExtension,
+    AssistantMessage,
+    RunFailed,
+    TodoWriteExtension,
+    ToolMessage,
+)
 from actors.models.scripted import Call, call, fail, say
 from protocol.errors import ModelError
 from tests.scenarios.staging import ask, staged, until_asked, write
@@ -121,8 +131,6 @@ async def test_a_failing_write_leaves_the_list_before_it_c26(autojump_clock: Moc
 
 async def test_a_cleared_list_stays_cleared_and_the_next_write_is_a_first_one_c26(autojump_clock: MockClock) -> None:
     todo = TodoWriteExtension()
-    from actors import AskUserExtension
-
     script = [write("ip"), ask("q1"), write("ipp"), say("done")]
     async with staged(script, extensions=[todo, AskUserExtension()]) as agent:
         async with agent.stream("go", session_id="s") as events:
@@ -147,7 +155,6 @@ async def test_keys_that_are_not_documented_reach_nothing_c28(autojump_clock: Mo
 
 async def test_a_run_that_fails_shows_its_last_list_before_it_ends_c13(autojump_clock: MockClock) -> None:
     """A slow reader sees at TOOL_COMPLETED the list of that turn, although the run is about to fail."""
-    from actors import AgentExtension, AgentRunContext, AssistantMessage
 
     class Failing(AgentExtension):
         async def after_turn(self, context: AgentRunContext, result: AssistantMessage) -> None:

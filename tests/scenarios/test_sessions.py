@@ -1,5 +1,6 @@
 """Sessions from being opened to being closed: concurrency, crashes, many at once, and where their tasks live."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -210,8 +211,6 @@ def _root_nursery() -> trio.Nursery:
 
 
 async def test_a_tool_that_never_ends_its_thread_is_given_up_after_the_grace() -> None:
-    import threading
-
     release = threading.Event()
 
     @tool
@@ -233,8 +232,6 @@ async def test_a_tool_that_never_ends_its_thread_is_given_up_after_the_grace() -
 
 
 async def test_a_synchronous_tool_runs_in_a_thread_and_its_result_is_kept() -> None:
-    import threading
-
     names: list[str] = []
 
     @tool

@@ -9,6 +9,7 @@ from actors import (
     AgentEventType,
     AgentExtension,
     AgentRunContext,
+    TodoWriteExtension,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -138,8 +139,6 @@ async def test_a_wrapper_also_wraps_inline_tools(autojump_clock: MockClock) -> N
         async def on_tool_call(self, context: AgentRunContext, call: ToolCall, call_next: CallTool) -> ToolResult:
             type(self).calls += 1
             return await call_next(call)
-
-    from actors import TodoWriteExtension
 
     (result,) = await _results([write("ip"), say("done")], extensions=[Counting(), TodoWriteExtension()])
     assert result.success and Counting.calls == 1

@@ -11,6 +11,7 @@ from actors import (
     AgentRunContext,
     RuleViolation,
     SystemMessage,
+    TodoWriteExtension,
     UserMessage,
     tool,
 )
@@ -31,7 +32,9 @@ def _in(hook: str, do: Callable[[AgentRunContext], Awaitable[None]]) -> AgentExt
     async def run(self: Any, context: AgentRunContext, *_: Any) -> None:
         await do(context)
 
-    return type("Doing", (AgentExtension,), {hook: run})()
+    kind: Any = type("Doing", (AgentExtension,), {hook: run})
+    made: AgentExtension = kind()
+    return made
 
 
 def test_a_view_of_messages_does_not_grow_with_them() -> None:
@@ -188,8 +191,6 @@ async def test_asks_and_lists_are_put_through_the_record(autojump_clock: MockClo
                 context.open_ask(call.id, (Question("q1", "Sure?"),))
             with pytest.raises(RuleViolation, match=r"^call\.invalid: "):
                 context.open_ask("zzz", (Question("q1", "Sure?"),))
-
-    from actors import TodoWriteExtension
 
     async with staged([write("ip", id="t1"), say("x")], extensions=[Asking(), TodoWriteExtension()]) as agent:
         async with agent.stream("go") as events:

@@ -1,7 +1,8 @@
 import pytest
 import trio
 
-from actors.agent.foreign import as_exception, describe_foreign, is_foreign
+from actors.agent.foreign import contain, describe_foreign, is_foreign
+from protocol.errors import ToolError
 
 
 @pytest.mark.parametrize("error", [SystemExit(), GeneratorExit(), ValueError()])
@@ -22,10 +23,10 @@ async def test_a_cancelled_is_ours_exactly_while_a_scope_around_us_is_cancelled(
         try:
             await trio.lowlevel.checkpoint()
         except trio.Cancelled as error:
-            assert not is_foreign(error)
-            assert not is_foreign(BaseExceptionGroup("g", [ValueError(), error]))
+            found = is_foreign(error), is_foreign(BaseExceptionGroup("g", [ValueError(), error]))
             caught.append(error)
             raise
+    assert found == (False, False)
     assert is_foreign(caught[0])
 
 
@@ -36,8 +37,24 @@ def test_the_kinds_are_named_once_each_in_order() -> None:
     )
 
 
-def test_an_exception_stays_and_anything_else_becomes_one_that_says_who() -> None:
+async def test_a_block_that_contains_turns_what_is_foreign_into_an_error_that_says_who() -> None:
+    with pytest.raises(RuntimeError, match=r"^Planner ended with SystemExit, though nobody cancelled") as raised:
+        with contain("Planner"):
+            raise SystemExit(3)
+    assert isinstance(raised.value.__cause__, SystemExit)
+    with pytest.raises(ToolError, match=r"^pay ended with GeneratorExit"):
+        with contain("pay", ToolError):
+            raise GeneratorExit
+
+
+async def test_a_block_that_contains_lets_errors_and_real_cancels_go_on() -> None:
     error = ValueError("mine")
-    assert as_exception(error, "Planner") is error
-    made = as_exception(SystemExit(3), "Planner")
-    assert str(made) == "Planner ended with SystemExit, though nobody cancelled or stopped it"
+    with pytest.raises(ValueError, match="mine") as raised:
+        with contain("Planner"):
+            raise error
+    assert raised.value is error
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        with contain("Planner"):
+            await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught

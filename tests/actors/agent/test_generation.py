@@ -59,7 +59,7 @@ async def test_the_model_waits_while_its_callers_stream_is_full(autojump_clock: 
                 yield TextDelta("x")
             yield Stop()
 
-    async with staged(Chatty(), limits=Limits(stream_high_water=16)) as agent, agent.stream("go") as events:  # type: ignore[arg-type]
+    async with staged(Chatty(), limits=Limits(stream_high_water=16)) as agent, agent.stream("go") as events:
         await wait_all_tasks_blocked()
         assert len(made) < 20
         assert (await events.final()).content == "x" * 100
@@ -79,7 +79,7 @@ async def test_a_model_that_never_waits_lets_others_run(autojump_clock: MockCloc
             ticks.append(number)
             await trio.lowlevel.checkpoint()
 
-    async with staged(Endless()) as agent, trio.open_nursery() as nursery:  # type: ignore[arg-type]
+    async with staged(Endless()) as agent, trio.open_nursery() as nursery:
         await agent.session("s").prompt("go")
         nursery.start_soon(tick)
         await agent.session("s").wait_idle()
@@ -106,7 +106,7 @@ async def test_what_a_model_raises_fails_the_run_and_its_stream_is_closed(
             finally:
                 closed.append(True)
 
-    async with staged(Raising()) as agent:  # type: ignore[arg-type]
+    async with staged(Raising()) as agent:
         with pytest.raises(RunFailed) as failed:
             await agent.run("go")
         assert str(failed.value) == text
@@ -124,7 +124,7 @@ async def test_a_model_is_closed_where_its_message_is_refused(autojump_clock: Mo
             finally:
                 closed.append(True)
 
-    async with staged(Invalid()) as agent:  # type: ignore[arg-type]
+    async with staged(Invalid()) as agent:
         with pytest.raises(RunFailed, match=r"^model\.invalid: "):
             await agent.run("go")
     assert closed == [True]

@@ -25,7 +25,7 @@ def events(*seqs: int) -> list[Event]:
     return [Custom("x", seq=seq) for seq in seqs]
 
 
-async def test_what_is_appended_is_committed_before_append_returns() -> None:
+def test_what_is_appended_is_committed_before_append_returns() -> None:
     store, sink = MemoryStore(), Sink()
     store.create("s", "log")
     store.append("s", events(1), sink)

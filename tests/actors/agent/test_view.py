@@ -98,11 +98,15 @@ def test_an_open_ask_looks_like_the_documented_custom_event() -> None:
     assert isinstance(view, AskUserEvent) and isinstance(view, AgentEvent)
     assert (view.type, view.name, view.ask, view.run_id, view.seq) == (T.CUSTOM, "ask_user", ASK, "r3", 9)
     assert view.tool_calls == (ToolCall("c1", "ask_user"),)
-    assert view.payload == ask_payload("s", ASK) == {
-        "session_id": "s",
-        "tool_call_id": "c1",
-        "question": "Which?",
-        "options": ["A", "B"],
-        "allow_multiple": True,
-        "response_event": "ask_user_response",
-    }
+    assert (
+        view.payload
+        == ask_payload("s", ASK)
+        == {
+            "session_id": "s",
+            "tool_call_id": "c1",
+            "question": "Which?",
+            "options": ["A", "B"],
+            "allow_multiple": True,
+            "response_event": "ask_user_response",
+        }
+    )

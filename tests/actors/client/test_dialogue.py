@@ -140,6 +140,7 @@ def test_the_hint_says_what_may_be_typed() -> None:
     several = Question("q1", "Which?", options=(Option("x"),), multiple=True)
     assert hint(View(), dialogue, once=False) == "type a prompt · Ctrl-C detaches"
     assert hint(running(), dialogue, once=True) == "type to steer · Ctrl-C cancels"
+    assert hint(running(), dialogue, once=False) == "type to steer · /cancel · Ctrl-C detaches"
     assert hint(running(ask(1)), dialogue, once=True) == "type the answer · Esc Esc declines · Ctrl-C cancels"
     assert hint(running(ask(1, several)), dialogue, once=True) == (
         "numbers choose, e.g. 1,2 · text answers freely · Esc Esc declines · Ctrl-C cancels"

@@ -146,6 +146,22 @@ async def test_an_answer_in_the_file_that_the_server_refuses_is_no_answer(serve:
     assert watch.unanswered == "Which? (one answer is wanted, not 2)"
 
 
+async def test_a_question_that_was_settled_meanwhile_is_not_unanswered_b20(serve: Serve) -> None:
+    async def served(peer: Any) -> None:
+        await peer.attached(started(), opened(2, 1))
+        call = await peer.read()
+        error = {"code": -32000, "message": "it timed out", "data": {"code": "ask.settled"}}
+        await peer.send({"id": call["id"], "error": error}, event(settled(3, 1, "timed_out")), completed(4))
+        await peer.ignore()
+
+    out = io.StringIO()
+    async with serve(served) as url:
+        watch, ended = await follow(url, out, answers=parse_answers('["a"]'))
+    assert ended is not None
+    assert (watch.unanswered, ended.kind) == ("", "completed")
+    assert out.getvalue() == "> go\n(it timed out)\n? Which?\n  (timed out)\nx completed · 1 turn\n"
+
+
 async def test_somebody_elses_question_is_shown_and_left_to_them(serve: Serve) -> None:
     async def served(peer: Any) -> None:
         snapshot = {"seq": 4, "status": "waiting", "run": {"id": "r1"}, "asks": [ask(1)]}
@@ -239,7 +255,7 @@ async def test_a_snapshot_that_cannot_be_read_is_told_as_that(serve: Serve) -> N
         await peer.ignore()
 
     async with serve(served) as url:
-        with pytest.raises(LinkClosed, match=r"^the connection ended \(1002\): the server sent a snapshot that cannot be"):
+        with pytest.raises(LinkClosed, match=r"^the connection ended \(1002\): the server sent a snapshot that"):
             await follow(url, io.StringIO())
 
 
