@@ -51,7 +51,7 @@ def roundtrip(*, quick: bool) -> list[Row]:
                 n=pending,
                 unit="us (p50)",
                 samples=len(order),
-                repeats=3 if quick else 5,
+                repeats=3,
                 measure=partial(roundtrip_us, pending, order),
                 against="bare trio: an event is set, its waiter sends into a memory channel, the reader has it",
                 refer=partial(bare.answer_us, order, pending),

@@ -71,21 +71,24 @@ async def session_actor(ctx: Ctx[Request], session: Session) -> None:
     try:
         async with trio.open_nursery() as nursery:
             session.nursery = nursery
-            if session.closed is not None:
-                return
-            ctx.ready()
-            session.append(decisions.start_queued(session.state))  # what a log that was cut off has left
-            try:
-                async for request in ctx:
-                    serve(session, request)
-            except Exception as error:
-                # First the record: the runs are not cancelled, the log says what becomes of them.
-                text = f"the actor of session {session.id!r} failed with {type(error).__name__}"
-                session.shut(RuleViolation(Code.SESSION_CRASHED, text))
-                raise
+            if session.closed is None:  # else its store failed while it was made
+                await _serve_all(ctx, session)
             nursery.cancel_scope.cancel(reason=f"session {session.id!r} is closed")
     finally:
         session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is closed"))
+
+
+async def _serve_all(ctx: Ctx[Request], session: Session) -> None:
+    ctx.ready()
+    session.append(decisions.start_queued(session.state))  # what a log that was cut off has left
+    try:
+        async for request in ctx:
+            serve(session, request)
+    except Exception as error:
+        # First the record: the runs are not cancelled, the log says what becomes of them.
+        text = f"the actor of session {session.id!r} failed with {type(error).__name__}"
+        session.shut(RuleViolation(Code.SESSION_CRASHED, text))
+        raise
 
 
 def serve(session: Session, request: Request) -> None:

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from bench import memory
 
@@ -26,20 +27,21 @@ def test_arguments_that_say_nothing_measurable_are_refused(argv: list[str], caps
     assert capsys.readouterr().err == "bench.memory: takes a kind (ask, bare) and how many sessions\n"
 
 
-async def test_growth_is_that_of_the_sessions_and_not_of_what_comes_first() -> None:
-    asked: list[int] = []
-    held: list[bytearray] = []
+async def test_growth_is_that_of_the_sessions_and_not_of_what_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sizes = iter([1_000_000, 4_000_000])
 
     async def prepare(n: int) -> None:
-        asked.append(n)
-        if len(asked) == 1:
-            held.append(bytearray(b"x" * 64_000_000))
-        else:
-            held.extend(bytearray(b"x" * 100_000) for _ in range(n))
+        await trio.lowlevel.checkpoint()
+        done.append(f"prepare {n}")
 
-    growth = await memory.growth_per_session(prepare, 300)
-    assert asked == [3, 300]
-    assert 90_000 < growth < 150_000
+    def read() -> int:
+        done.append("read")
+        return next(sizes)
+
+    monkeypatch.setattr(memory, "resident_bytes", read)
+    assert await memory.growth_per_session(prepare, 300) == 10_000
+    assert done == ["prepare 3", "read", "prepare 300", "read"]
 
 
 def test_where_there_is_no_proc_the_peak_is_what_counts(monkeypatch: pytest.MonkeyPatch) -> None:

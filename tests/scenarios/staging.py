@@ -6,7 +6,16 @@ from typing import Any
 
 import trio
 
-from actors import Agent, AgentEvent, AgentEventType, AskUserExtension, ScriptedModel, TodoWriteExtension, open_agent
+from actors import (
+    Agent,
+    AgentEvent,
+    AgentEventType,
+    AskUserExtension,
+    Model,
+    ScriptedModel,
+    TodoWriteExtension,
+    open_agent,
+)
 from actors.agent.stream import RunStream
 from actors.models.scripted import Call, call
 from actors.runtime import System, open_system

@@ -269,7 +269,7 @@ async def test_a_plain_iterator_may_be_a_models_stream(autojump_clock: MockClock
             async for event in call_next(request):
                 yield event
 
-    async with staged(Model(), extensions=[Wrapper()]) as agent:  # type: ignore[arg-type]
+    async with staged(Model(), extensions=[Wrapper()]) as agent:
         assert (await agent.run("go")).content == "hi"
 
 

@@ -97,6 +97,7 @@ async def test_a_cancel_by_whoever_sees_the_run_start_calls_no_model_a25(autojum
     class Spoiler:
         def offer(self, event: object) -> bool:
             if type(event).__name__ == "RunStarted":
+                assert session is not None
                 session.cancel_run(event.run, "seen")  # type: ignore[attr-defined]
             return True
 
@@ -201,6 +202,7 @@ async def test_a_queued_run_that_is_cancelled_by_whoever_sees_it_ends_for_its_ca
     class Spoiler:
         def offer(self, event: object) -> bool:
             if type(event).__name__ == "RunQueued":
+                assert session is not None
                 session.cancel_run(event.run, "seen")  # type: ignore[attr-defined]
             return True
 

@@ -164,7 +164,7 @@ async def test_a_model_that_raises_no_exception_fails_its_run_and_no_other(
             await trio.sleep(1)
             yield Stop()
 
-    async with staged(Odd()) as agent, trio.open_nursery() as nursery:  # type: ignore[arg-type]
+    async with staged(Odd()) as agent, trio.open_nursery() as nursery:
 
         async def good() -> None:
             assert (await agent.run("go", session_id="good")).content == "fine"

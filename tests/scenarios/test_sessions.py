@@ -89,8 +89,8 @@ async def test_a_session_that_is_closed_while_it_is_opened_again_gets_a_log_of_i
             before = agent.session("s").log_id
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(agent.session("s").close)
-                await trio.lowlevel.checkpoint()
-                await trio.lowlevel.checkpoint()
+                while "s" not in agent._closing:
+                    await trio.lowlevel.checkpoint()
                 session = await agent.open("s")
                 assert session.state.log_id != before
         assert (await agent.run("again", session_id="s")).content == "fine"

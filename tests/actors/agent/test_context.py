@@ -212,13 +212,14 @@ async def test_after_the_end_of_the_run_every_change_is_refused(autojump_clock: 
         await agent.run("go", session_id="s")
         head = agent.session("s").seq
         (context,) = kept
-        for change in (
+        changes: list[Callable[[], object]] = [
             lambda: context.emit("late", {}),
             lambda: context.add_message(UserMessage("late")),
             lambda: context.replace_messages([]),
             lambda: context.set_state("late", 1),
             lambda: context.write_todos(None),
-        ):
+        ]
+        for change in changes:
             with pytest.raises(RuleViolation, match=r"^run\.settled: run r2 of session 's' has ended$"):
                 change()
         assert agent.session("s").seq == head

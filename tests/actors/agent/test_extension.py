@@ -93,7 +93,7 @@ def test_an_instance_knows_the_agents_it_is_bound_to() -> None:
     assert not plain.pending
     two.active_runs = 1
     assert plain.pending
-    plain.unbind(two)  # type: ignore[arg-type]
+    plain.unbind(two)
     assert not plain.pending
     assert Plain._agents == ()
 
@@ -118,4 +118,4 @@ def test_an_external_event_is_checked_when_it_is_made(
 def test_a_run_config_takes_keywords_only() -> None:
     assert AgentRunConfig(session_id="s").max_turns is None
     with pytest.raises(TypeError):
-        AgentRunConfig("s")  # type: ignore[misc]
+        AgentRunConfig("s")  # type: ignore[call-arg]
