@@ -29,7 +29,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class ClientInfo(Struct, frozen=True, omit_defaults=True):
-    """Who the client is. With an `id`, made by itself and kept over reconnects, its newest connection is its only one."""
+    """Who the client is. With an `id`, made by itself and kept over reconnects, its newest connection is the one."""
 
     name: Name = ""
     version: Name = ""

@@ -7,8 +7,8 @@ import trio
 from msgspec import UNSET, Struct
 
 from actors.agent.context import MessagesView
+from actors.agent.outbox import Reader
 from actors.agent.serving import Reply, Request, decide_answer
-from actors.agent.session import Reader
 from actors.runtime import ActorGone
 from protocol import commands as cmd
 from protocol import decisions

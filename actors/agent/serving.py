@@ -7,7 +7,8 @@ import trio
 from msgspec import UNSET, Struct
 
 from actors.agent.extension import AgentRunConfig, ExternalEvent
-from actors.agent.session import Reader, Session
+from actors.agent.outbox import Reader
+from actors.agent.session import Session
 from actors.runtime import Ctx
 from protocol import commands as cmd
 from protocol import decisions

@@ -1,21 +1,20 @@
-"""A session: the record, its one ordered log, and the outbox through which everything leaves.
+"""A session: the record, its one ordered log, and the commands that change them.
 
 It carries decisions out and decides nothing: `protocol.decisions` turns state and command into events, `append` stamps,
 applies and stores them in one synchronous step, and what they imply (a run starts, a scope is cancelled, a waiter
-wakes) follows in the same step. So at every checkpoint state, log and readers agree. What leaves: events, deltas,
-acknowledgements, snapshots - is released in order, each once the record that justifies it is committed.
+wakes) follows in the same step. So at every checkpoint state, log and readers agree. How it all leaves is `Outbox`'s.
 """
 
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 from msgspec.structs import force_setattr
 
+from actors.agent.outbox import Outbox
 from protocol import decisions
 from protocol import events as ev
 from protocol.errors import Code, RuleViolation
@@ -30,60 +29,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors.session")
 
 
-class Reader(Protocol):
-    """A subscription to one session. Both calls are synchronous and must not raise."""
-
-    def offer(self, event: ev.Event) -> bool:
-        """Take an event, durable or ephemeral, in order and after its commit. False cuts this reader off."""
-        ...
-
-    def closed(self, code: Code, seq: int) -> None:
-        """Nothing more will come; the last durable event offered was `seq`."""
-        ...
-
-
-# (seq that justifies it, what to do, its arguments, what to do instead if the store fails)
-_Item = tuple[int, Callable[..., object], tuple[Any, ...], Callable[[RuleViolation], object] | None]
-
-
-class Session:
+class Session(Outbox):
     """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
 
-    __slots__ = (
-        "_noted",
-        "_outbox",
-        "_readers",
-        "_released",
-        "_releasing",
-        "_waiters",
-        "agent",
-        "callers",
-        "closed",
-        "committed",
-        "id",
-        "idle",
-        "lives",
-        "log",
-        "nursery",
-        "state",
-    )
+    __slots__ = ("_noted", "_waiters", "agent", "callers", "id", "idle", "lives", "nursery", "state")
 
     def __init__(self, agent: "Agent", session_id: str) -> None:
+        super().__init__()
         self.agent = agent
         self.id = session_id
         self.state = State()
-        self.log: list[ev.Event] = []
-        self.committed = 0
-        self.closed: RuleViolation | None = None
         self.lives: dict[str, LiveRun] = {}
         self.callers: dict[str, RunStream] | None = None
         self.nursery: trio.Nursery | None = None
         self.idle: trio.Event | None = None
         self._noted: dict[str, Ack] | None = None
-        self._released = 0
-        self._releasing = False
-        self._readers: list[Reader] = []
-        self._outbox: deque[_Item] | None = None
         self._waiters: dict[str, trio.lowlevel.Task] | None = None
 
     # ---- the one writer
@@ -127,12 +87,6 @@ class Session:
                 effect(self, event)
         return state.seq
 
-    def commit(self, head: int) -> None:
-        """The store has kept everything up to `head`."""
-        if head > self.committed and self.closed is None:
-            self.committed = head
-            self._release()
-
     def store_failed(self, error: Exception) -> None:
         """The store will keep nothing more: drop what is uncommitted, close everything. The log decides."""
         if self.closed is None:
@@ -143,15 +97,8 @@ class Session:
         """End this record for good: nothing is appended any more, readers and pending replies are told why."""
         if self.closed is not None:
             return
-        self.closed = why
-        outbox, self._outbox = list(self._outbox or ()), None
-        readers, self._readers = self._readers, []
         lives, self.lives = list(self.lives.values()), {}
-        for _, _, _, failed in outbox:
-            if failed is not None:
-                failed(why)
-        for reader in readers:
-            reader.closed(why.code, self._released)
+        self.end(why)
         for live in lives:
             live.abandon(why)
         if self.idle is not None:
@@ -159,108 +106,6 @@ class Session:
         if self.nursery is not None:
             self.nursery.cancel_scope.cancel(reason=str(why))
         self.agent.forget(self)
-
-    # ---- the outbox
-
-    def leave(
-        self, action: Callable[..., object], *args: Any, failed: Callable[[RuleViolation], object] | None = None
-    ) -> None:
-        """Do `action(*args)` once everything recorded so far is committed, in order. It must only queue, never raise.
-
-        Args:
-            action: Called at most once.
-            args: For `action`.
-            failed: Called instead if the store fails first.
-        """
-        if self._released == self.state.seq and not self._outbox and not self._releasing:
-            action(*args)
-            return
-        if self.closed is not None:
-            if failed is not None:
-                failed(self.closed)
-            return
-        if self._outbox is None:
-            self._outbox = deque()
-        self._outbox.append((self.state.seq, action, args, failed))
-        self._release()
-
-    def _release(self) -> None:
-        # Whoever is offered an event may call back into this session: the outermost call delivers, in order.
-        if self._releasing:
-            return
-        self._releasing = True
-        try:
-            while True:
-                outbox = self._outbox
-                while outbox and outbox[0][0] <= self._released:
-                    _, action, args, _ = outbox.popleft()
-                    action(*args)
-                if self._released >= self.committed or self.closed is not None:
-                    break
-                event = self.log[self._released]
-                self._released += 1
-                for reader in self._readers:
-                    if not reader.offer(event):
-                        self._cut_off(reader)
-        finally:
-            self._releasing = False
-        if outbox is not None and not outbox:
-            self._outbox = None
-
-    def _cut_off(self, reader: Reader) -> None:
-        self.detach(reader)
-        reader.closed(Code.LINK_TOO_SLOW, self._released)
-
-    @property
-    def watched(self) -> bool:
-        """Somebody would see an ephemeral event."""
-        return bool(self._readers)
-
-    def show(self, event: ev.Ephemeral) -> None:
-        """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
-        self.leave(self._offer, event)
-
-    def _offer(self, event: ev.Ephemeral) -> None:
-        for reader in self._readers:
-            if not reader.offer(event):
-                self._cut_off(reader)
-
-    # ---- readers
-
-    def attach(
-        self,
-        reader: Reader,
-        *,
-        after: int | None = None,
-        joined: Callable[[], object] | None = None,
-        failed: Callable[[RuleViolation], object] | None = None,
-    ) -> None:
-        """Let `reader` see what follows, in one synchronous step: no gap, nothing twice.
-
-        Args:
-            reader: Offered every event after this point.
-            after: Offer first the records after this seq.
-            joined: Called right before, for the reply that must precede the events.
-            failed: Called instead, if the store fails before it could join.
-        """
-        self.leave(self._join, reader, after, joined, failed=failed)
-
-    def _join(self, reader: Reader, after: int | None, joined: Callable[[], object] | None) -> None:
-        if joined is not None:
-            joined()
-        for event in self.log[after : self._released] if after is not None else ():
-            if not reader.offer(event):
-                reader.closed(Code.LINK_TOO_SLOW, event.seq - 1)
-                return
-        self._readers = [*self._readers, reader]
-
-    def detach(self, reader: Reader) -> None:
-        """Stop offering to `reader`. Does nothing if it is not attached."""
-        self._readers = [other for other in self._readers if other is not reader]
-        if self._outbox:  # it may not have joined yet
-            joins = [item for item in self._outbox if item[1] == self._join and item[2][0] is reader]
-            for item in joins:
-                self._outbox.remove(item)
 
     # ---- commands; each is decided and recorded before it returns
 

@@ -1,7 +1,7 @@
 """`AskUserExtension`: the model's `ask_user` tool, which suspends until a person has answered.
 
-The question is open before anybody can see it, all questions of a turn are open at once, and other tools of the turn run
-meanwhile. An answer authorises nothing: it is text for the model.
+The question is open before anybody can see it, all questions of a turn are open at once, and other tools of the turn
+run meanwhile. An answer authorises nothing: it is text for the model.
 """
 
 from typing import Annotated

@@ -42,7 +42,8 @@ def announcement(done: Sequence[Step], next_up: Sequence[Step]) -> str:
     """Say what was just done and what is asked or called now."""
     lines = [f"Done: {plain(step.text)}\n" for step in done]
     if next_up and next_up[0].kind is StepKind.QUESTION:
-        lines.append("I have a question.\n" if len(next_up) == 1 else f"I have {len(next_up)} questions.\n")
+        ahead = "I have a question.\n" if len(next_up) == 1 else f"I have {len(next_up)} questions.\n"
+        lines.append(f"\n{ahead}" if lines else ahead)  # a paragraph of its own where it is shown as Markdown
     elif next_up:
         lines.append(f"Calling {', '.join(f'`{step.tool}`' for step in next_up)}.\n")
     return "".join(lines)

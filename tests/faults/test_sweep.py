@@ -12,7 +12,8 @@ from actors.agent.run import LiveRun
 from actors.agent.session import Session
 from protocol import decisions
 from protocol import events as ev
-from tests.faults.sweep import ACTS, NEVER, Case, Found, every_step, play, sweep
+from tests.faults.scene import ACTS, NEVER, Case, Found
+from tests.faults.sweep import every_step, play, sweep
 
 FULL = os.environ.get("SWEEP") == "full"
 SEEDS = range(5) if FULL else range(1)
@@ -44,7 +45,7 @@ def test_a_second_cancel_shortly_after_the_first_changes_nothing_a09(second: int
 
 @pytest.mark.parametrize("store", ["slow", "slow clock"])
 def test_the_invariants_hold_while_the_store_commits_later(store: str) -> None:
-    _check(every_step(stores=[store], stride=1 if FULL else 6, seeds=SEEDS, seconds=(0, 2) if FULL else (0,)), 180)
+    _check(every_step(stores=[store], stride=1 if FULL else 8, seeds=SEEDS, seconds=(0, 2) if FULL else (0,)), 140)
 
 
 @pytest.mark.parametrize("store", ["failing", "failing later"])
@@ -55,7 +56,7 @@ def test_the_session_recovers_whichever_append_fails(store: str) -> None:
 @pytest.mark.parametrize("store", ["failing", "failing later"])
 def test_the_invariants_hold_while_the_store_fails_beside_something_else(store: str) -> None:
     appends = range(0, 30, 1 if FULL else 5)
-    _check(every_step(stores=[store], fails_at=appends, stride=2 if FULL else 6, seeds=SEEDS), 250)
+    _check(every_step(stores=[store], fails_at=appends, stride=2 if FULL else 8, seeds=SEEDS), 180)
 
 
 @pytest.mark.parametrize("act", ["answer cancel", "cancel answer"])

@@ -23,6 +23,7 @@ from actors.agent.ports import TrioClock
 from actors.models.scripted import call, say
 from actors.runtime import open_system
 from protocol.errors import Code
+from protocol.limits import Limits
 from tests.faults.stores import FailingStore, SlowStore
 from tests.scenarios.staging import ask, check_system, staged, until_asked, write
 
@@ -288,3 +289,121 @@ async def test_an_error_in_the_block_goes_on_and_everything_ends(autojump_clock:
             await until_asked(events)
             raise LookupError("mine")
     assert agent.closed and agent.active_runs == 0
+
+
+async def test_a_channel_feeds_the_session_it_is_attached_to(autojump_clock: MockClock) -> None:
+    send, receive = trio.open_memory_channel[ExternalEvent](1)
+    async with staged([ask("q1"), say("done")]) as agent:
+        await agent.attach(receive)
+        async with agent.stream("go") as events:
+            await until_asked(events)
+            await send.send(ExternalEvent("ask_user_response", {"tool_call_id": "q1", "answer": "x"}))
+            assert (await events.final()).content == "done"
+        with pytest.raises(RuleViolation, match=r"^session\.invalid: "):
+            await agent.attach(receive, session_id="a b")
+        await send.aclose()
+        await wait_all_tasks_blocked()
+        assert receive.statistics().open_receive_channels == 0
+
+
+async def test_who_closes_a_session_that_is_being_opened_waits_for_it(autojump_clock: MockClock) -> None:
+    class Slow(MemoryStore):
+        async def load(self, session_id: str) -> Any:
+            await trio.sleep(1)
+            return await super().load(session_id)
+
+    async with staged([], store=Slow()) as agent:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.open, "s")
+            await wait_all_tasks_blocked()
+            nursery.start_soon(agent.session("s").close)
+        assert agent.find("s") is None, "it was closed once it was there"
+
+
+async def test_the_limit_of_sessions_counts_those_being_opened(autojump_clock: MockClock) -> None:
+    async with staged([], limits=Limits(max_sessions=1)) as agent:
+        await agent.open("a")
+        with pytest.raises(RuleViolation, match=r"^session\.limit: agent 'agent' has 1 sessions open$"):
+            await agent.open("b")
+
+
+async def test_a_stored_session_is_recovered_when_it_is_opened(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    async with staged([ask("q1"), say("done")], store=store) as agent:
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        session = await agent.open("s")
+        session.shut(RuleViolation(Code.SESSION_CRASHED))
+        again = await agent.open("s")
+        assert again.state.log_id == session.state.log_id and not again.state.root
+    async with staged([], store=SlowStore()) as agent:
+        agent.closed = True
+        with pytest.raises(RuleViolation, match=r"^session\.closed: agent 'agent' is closed$"):
+            await agent.open("s")
+
+
+async def test_a_queued_run_keeps_to_the_pace_of_its_own_caller(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1"), say("one"), say("two")]) as agent, agent.stream("first") as first:
+        await until_asked(first)
+        async with agent.stream("second", when_busy="queue") as second:
+            await agent.session().answer("q1", "x")
+            await first.final()
+            await wait_all_tasks_blocked()
+            session = agent.find(agent.session_id)
+            assert session is not None and session.callers is None
+            assert session.lives[second.run_id].caller is second
+            assert (await second.final()).content == "two"
+
+
+async def test_a_run_that_a_reader_cancels_as_it_starts_never_begins_a25(autojump_clock: MockClock) -> None:
+    class Spoiler:
+        def offer(self, event: Any) -> bool:
+            if type(event).__name__ == "RunStarted":
+                session.cancel_run(event.run, "seen")
+            return True
+
+        def closed(self, code: Code, seq: int) -> None: ...
+
+    async with staged([say("never")]) as agent:
+        session = await agent.open("s")
+        spoiler = Spoiler()
+        session.attach(spoiler)
+        await agent.session("s").prompt("go")
+        await agent.session("s").wait_idle()
+        session.detach(spoiler)
+        assert agent.model.requests == []  # type: ignore[attr-defined]
+
+
+async def test_an_answer_is_taken_for_the_session_it_names_and_once_by_command(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1"), say("done")]) as agent:
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        event = ExternalEvent("ask_user_response", {"tool_call_id": "q1", "answer": "x"})
+        config = AgentRunConfig(session_id="s")
+        assert agent.emit_external_event(event) == [], "not the agent's own session"
+        assert agent.broadcast(event, config, cause="e1") == ["AskUserExtension"]
+        assert agent.broadcast(event, config, cause="e1") == ["AskUserExtension"]
+        assert agent.emit_external_event(event, config=config) == []
+        await agent.session("s").wait_idle()
+
+
+async def test_an_agent_that_closes_while_a_log_is_loaded_makes_no_session(autojump_clock: MockClock) -> None:
+    class Slow(MemoryStore):
+        async def load(self, session_id: str) -> Any:
+            await trio.sleep(1)
+            return await super().load(session_id)
+
+    refused: list[str] = []
+    async with trio.open_nursery() as nursery:
+        async with staged([], store=Slow()) as agent:
+
+            async def opener() -> None:
+                try:
+                    await agent.open("s")
+                except RuleViolation as error:
+                    refused.append(str(error))
+
+            nursery.start_soon(opener)
+            await wait_all_tasks_blocked()
+            await agent.session("other").close()
+    assert refused == ["session.closed: agent 'agent' is closed"]

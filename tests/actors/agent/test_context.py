@@ -170,7 +170,9 @@ async def test_the_request_is_a_frozen_view_rebuilt_for_each_hook(autojump_clock
 
     async def see(context: AgentRunContext) -> None:
         requests.append(context.request(1))
-        context.server_tools.append({"type": "web"})
+        assert context.server_tools == []
+        context.server_tools = ({"type": "web"},)
+        context.server_tools.append({"type": "code"})
         context.add_message(UserMessage("more"))
 
     async with staged([say("x")], extensions=[_in("before_model", see)]) as agent:
@@ -178,7 +180,7 @@ async def test_the_request_is_a_frozen_view_rebuilt_for_each_hook(autojump_clock
         (sent,) = agent.model.requests  # type: ignore[attr-defined]
     assert [m.content for m in requests[0].messages] == ["go"]
     assert [m.content for m in sent.messages] == ["go", "more"]
-    assert (sent.session_id, sent.turn, sent.server_tools) == ("s", 1, ({"type": "web"},))
+    assert (sent.session_id, sent.turn, sent.server_tools) == ("s", 1, ({"type": "web"}, {"type": "code"}))
     with pytest.raises(AttributeError):
         sent.turn = 2
 

@@ -141,3 +141,11 @@ async def test_a_cancel_reaches_the_model_and_nothing_of_the_message_is_recorded
         async with agent.stream("go") as events:
             await until(events, T.TEXT_DELTA)
         assert [m.content for m in agent.session().history] == ["go"]
+
+
+async def test_a_message_without_text_shows_no_end_of_a_text(autojump_clock: MockClock) -> None:
+    async with staged([call("nobody"), say("x")]) as agent, agent.stream("go") as events:
+        seen = [event.type.value async for event in events if not event.seq]
+    assert seen == [
+        "model_started", "tool_call_delta", "model_started", "content_started", "text_delta", "content_completed",
+    ]  # fmt: skip

@@ -1,3 +1,5 @@
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,16 +11,20 @@ from actors import (
     AgentExtension,
     AskUserExtension,
     AssistantMessage,
+    ModelEvent,
     RunCancelled,
     RunCancelledEvent,
     RunFailed,
     TodoWriteExtension,
+    UserMessage,
     tool,
 )
 from actors.agent.extension import HOOKS, MessageAppended, PhaseTransition
-from actors.models.scripted import call, fail, say
-from protocol.errors import ModelError, RuleViolation, ToolError
+from actors.models.scripted import call, fail, pause, say, stall
+from protocol.chat import TextDelta
+from protocol.errors import Code, ModelError, RuleViolation, ToolError
 from protocol.limits import Limits
+from tests.faults.stores import SlowStore
 from tests.scenarios.staging import ask, kinds, staged, until, until_asked, write
 
 T = AgentEventType
@@ -262,3 +268,137 @@ async def test_a_failed_run_waits_until_its_caller_has_seen_its_last_turn(autoju
             await wait_all_tasks_blocked()
             assert agent.session().todos is not None
             assert await kinds(events) == ["run_failed"]
+
+
+async def test_a_run_whose_session_is_shut_records_nothing_more(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1")]) as agent:
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        session = agent.find("s")
+        assert session is not None
+        head = session.state.seq
+        session.shut(RuleViolation(Code.STORE_FAILED, "gone"))
+        await wait_all_tasks_blocked()
+        assert session.state.seq == head and agent.active_runs == 0
+
+
+async def test_cleanup_that_hangs_is_cut_short_and_named(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Hanging(AgentExtension):
+        async def on_error(self, context: Any, error: BaseException) -> None:
+            await trio.sleep_forever()
+
+    async with staged([fail(ModelError("down"))], extensions=[Hanging()]) as agent:
+        began = trio.current_time()
+        with pytest.raises(RunFailed, match=r"^model\.failed: down$"):
+            await agent.run("go")
+        assert trio.current_time() - began == pytest.approx(agent.limits.cleanup_s)
+    assert "Hanging did not finish its cleanup in time" in [record.getMessage() for record in caplog.records]
+
+
+async def test_steering_while_the_answer_is_read_is_answered_in_the_same_run(autojump_clock: MockClock) -> None:
+    seen: list[str] = []
+
+    class Told(AgentExtension):
+        async def on_event(self, context: Any, event: object) -> None:
+            if isinstance(event, MessageAppended):
+                seen.append(event.message.content)
+
+    async with staged([say("one"), say("two")], extensions=[Told()]) as agent, agent.stream("go") as events:
+        await until(events, T.MODEL_COMPLETED)
+        await agent.session().steer("more")
+        assert (await events.final()).content == "two"
+    assert seen == ["go", "one", "more", "two"]
+
+
+async def test_steering_during_the_first_answer_enters_at_the_end_of_its_turn(autojump_clock: MockClock) -> None:
+    async with staged([[say("one"), pause(5)], say("two")]) as agent:
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        await agent.session("s").steer("more")
+        await agent.session("s").wait_idle()
+        assert [m.content for m in agent.session("s").history] == ["go", "one", "more", "two"]
+
+
+async def test_an_input_that_a_hook_replaced_is_held_to_the_limit(autojump_clock: MockClock) -> None:
+    class Replacing(AgentExtension):
+        async def on_message(self, context: Any) -> None:
+            context.input_message = UserMessage("x" * (3_000 if context.session_id == "large" else 3))
+
+    async with staged([say("x")], extensions=[Replacing()], limits=Limits(max_event_bytes=2_000)) as agent:
+        await agent.run("go", session_id="small")
+        assert agent.session("small").history[0].content == "xxx"
+        with pytest.raises(RunFailed, match=r"^event\.too_large: "):
+            await agent.run("go", session_id="large")
+
+
+async def test_a_wrapper_may_change_the_request_and_the_stream(autojump_clock: MockClock) -> None:
+    closed: list[str] = []
+
+    class Wrapping(AgentExtension):
+        async def on_model_request(self, context: Any, request: Any, call_next: Any) -> AsyncIterator[ModelEvent]:
+            try:
+                async for event in call_next(replace(request, server_tools=(self.name,))):
+                    yield TextDelta(event.text.upper()) if isinstance(event, TextDelta) else event
+            finally:
+                closed.append(self.name)
+
+    second = Wrapping()
+    second.name = "second"
+    async with staged([say("hello")], extensions=[Wrapping(), second]) as agent:
+        assert (await agent.run("go")).content == "HELLO"
+        (request,) = agent.model.requests  # type: ignore[attr-defined]
+        assert request.server_tools == ("second",), "the innermost comes last"
+    assert closed == ["second", "Wrapping"]
+
+
+async def test_what_a_hook_emits_belongs_to_the_run(autojump_clock: MockClock) -> None:
+    class Emitting(AgentExtension):
+        async def before_run(self, context: Any) -> None:
+            context.emit("ping", {})
+
+    async with staged([say("x")], extensions=[Emitting()]) as agent, agent.stream("go") as events:
+        assert (await until(events, T.CUSTOM, "ping")).run_id == events.run_id
+        await events.final()
+
+
+async def test_a_tool_waits_while_its_callers_stream_is_full(autojump_clock: MockClock) -> None:
+    ran: list[int] = []
+
+    @tool
+    async def note() -> str:
+        ran.append(1)
+        return "x"
+
+    turn = [say("x" * 20, chunks=20), call("note")]
+    async with staged([turn, say("y")], tools=[note], limits=Limits(stream_high_water=12)) as agent:
+        async with agent.stream("go") as events:
+            for _ in range(16):
+                await events.__anext__()
+            await wait_all_tasks_blocked()
+            assert ran == []
+            await events.final()
+        assert ran == [1]
+
+
+async def test_a_run_waits_for_the_commit_before_it_waits_for_its_caller(autojump_clock: MockClock) -> None:
+    store = SlowStore(delay_s=1.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep)
+        async with staged([write("ip"), say("x")], store=store) as agent:
+            assert (await agent.run("go")).content == "x"
+        nursery.cancel_scope.cancel()
+
+
+async def test_other_internal_events_do_not_end_the_run(autojump_clock: MockClock) -> None:
+    class Failing(AgentExtension):
+        async def on_event(self, context: Any, event: object) -> None:
+            if isinstance(event, RunCancelledEvent):
+                raise OSError("in cleanup")
+
+    async with staged([[say("a"), stall()]], extensions=[Failing()]) as agent:
+        async with agent.stream("go", session_id="s") as events:
+            await until(events, T.TEXT_DELTA)
+        last: Any = agent.find("s").log[-1]  # type: ignore[union-attr]
+        assert (type(last).__name__, last.reason, last.error) == ("RunCancelled", "its caller left", "")

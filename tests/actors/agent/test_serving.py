@@ -5,8 +5,21 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors import Agent, RuleViolation
-from actors.agent.serving import Accepted, Acknowledged, Attached, HistoryResult, Request, StateResult, serve
-from actors.models.scripted import say
+from actors.agent import serving
+from actors.agent.serving import (
+    Accepted,
+    Acknowledged,
+    Attached,
+    HistoryResult,
+    Request,
+    StateResult,
+    serve,
+    session_actor,
+    take_snapshot,
+)
+from actors.agent.session import Session
+from actors.models.scripted import say, stall
+from actors.runtime import open_system
 from protocol import commands as cmd
 from protocol import events as ev
 from protocol.errors import Code
@@ -187,3 +200,55 @@ async def test_a_store_that_fails_answers_what_was_not_committed(autojump_clock:
         serve(session, Request(cmd.Attach(session="s"), replies.append, Reader([])))
         session.store_failed(OSError("disk"))
         assert [reply.code for reply in replies] == ["store.failed", "store.failed"]
+
+
+async def test_a_snapshot_has_the_message_in_flight(autojump_clock: MockClock) -> None:
+    async with staged([[say("half"), stall()]]) as agent:
+        session = await agent.open("s")
+        assert take_snapshot(session).run is None
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        run = take_snapshot(session).run
+        assert run is not None and run.partial is not None and run.partial.text == "half"
+        await agent.session("s").cancel()
+        await agent.session("s").wait_idle()
+
+
+async def test_a_session_that_is_closed_before_its_actor_serves_nothing(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent, open_system() as system:
+        session = Session(agent, "s")
+        session.open_log("log")
+        session.shut(RuleViolation(Code.STORE_FAILED))
+        ref = await system.spawn(session_actor, session)
+        assert str((await ref.join()).kind) == "returned"
+
+
+async def test_a_bug_in_serving_is_the_sessions_crash_and_its_readers_are_told(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def boom(session: Session, request: Request) -> None:
+        raise LookupError("a bug")
+
+    notes: list[Any] = []
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        session.attach(Reader(notes))
+        monkeypatch.setattr(serving, "serve", boom)
+        with caplog.at_level(60):
+            await agent.session("s").submit(cmd.GetState(session="s"), notes.append)
+            await wait_all_tasks_blocked()
+        assert notes == ["session.crashed"]
+        assert str(session.closed) == "session.crashed: the actor of session 's' failed with LookupError"
+
+
+async def test_what_is_in_the_mailbox_of_a_session_that_ends_is_answered(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        replies: list[Any] = []
+        for _ in range(3):
+            await agent.session("s").submit(cmd.GetState(session="s"), replies.append)
+        session.shut(RuleViolation(Code.STORE_FAILED, "gone"))
+        await wait_all_tasks_blocked()
+        answered = [reply for reply in replies if isinstance(reply, StateResult)]
+        assert len(replies) == 3
+        assert [reply.code for reply in replies[len(answered) :]] == ["store.failed"] * (3 - len(answered))

@@ -14,7 +14,7 @@ from protocol import decisions
 from protocol import events as ev
 from protocol.errors import Code
 from protocol.history import Ack, State, fold
-from tests.scenarios.staging import ask, staged
+from tests.scenarios.staging import ask, staged, until_asked
 
 
 class HandStore:
@@ -334,3 +334,38 @@ async def test_a_caller_that_comes_too_late_is_not_kept(autojump_clock: MockCloc
         session = await agent.open("s")
         session.call_for("r9", agent.stream("go"))
         assert session.callers is None
+
+
+async def test_who_queues_is_the_caller_of_its_run_until_that_is_cancelled(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1")]) as agent, agent.stream("first", session_id="s") as first:
+        await until_asked(first)
+        session = agent.find("s")
+        assert session is not None
+        async with agent.stream("second", session_id="s", when_busy="queue") as second:
+            assert session.callers == {second.run_id: second}
+            session.call_for(first.run_id, second)
+            assert session.lives[first.run_id].caller is first, "the first caller stays"
+            await agent.session("s").prompt("third", when_busy="queue")
+            session.cancel_run(second.run_id, "not now")
+            assert session.callers is None and len(session.state.queue or ()) == 1
+        session.cancel_run((session.state.queue or [])[0].id, "nor this")
+        assert session.state.queue is None
+
+
+async def test_waiting_for_idle_ends_when_the_last_run_does(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1"), say("x"), say("y")]) as agent:
+        handle = agent.session("s")
+        await handle.prompt("one")
+        await handle.prompt("two", when_busy="queue")
+        await wait_all_tasks_blocked()
+        ended: list[float] = []
+
+        async def wait() -> None:
+            await handle.wait_idle()
+            ended.append(trio.current_time())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(5)
+            await handle.answer("q1", "x")
+        assert ended == [trio.current_time()]

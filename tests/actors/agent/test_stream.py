@@ -191,3 +191,33 @@ async def test_a_stream_that_is_refused_started_nothing(autojump_clock: MockCloc
             async with agent.stream("other"):
                 pass
         assert agent.find(agent.session_id)._readers == [events]  # type: ignore[union-attr]
+
+
+async def test_a_run_that_waits_for_its_caller_is_cancelled_by_the_caller_that_leaves(
+    autojump_clock: MockClock,
+) -> None:
+    async with staged([say("one"), say("two")]) as agent:
+        async with agent.stream("go") as events:
+            await wait_all_tasks_blocked()
+            live = agent.find(agent.session_id).lives[events.run_id]  # type: ignore[union-attr]
+            assert live.caller is events and events._waiting
+        assert not events._waiting
+        assert (await agent.run("again")).content == "two"
+
+
+async def test_a_reader_that_waits_is_woken_when_its_session_ends(autojump_clock: MockClock) -> None:
+    async with (
+        staged([ask("q1")]) as agent,
+        agent.stream("go", session_id="s") as events,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def read() -> None:
+            with pytest.raises(RunFailed, match=r"^session\.crashed: session 's' ended before its run did$"):
+                await events.final()
+
+        nursery.start_soon(read)
+        await wait_all_tasks_blocked()
+        session = agent.find("s")
+        assert session is not None
+        session.shut(RuleViolation(Code.SESSION_CRASHED))

@@ -148,7 +148,7 @@ async def test_consecutive_questions_and_tools_run_together_and_the_list_follows
         {"question": "Which?", "options": ["x", "y"]},
         {"question": "And?", "options": ["p", "q"], "allow_multiple": True},
     ]
-    assert world.turns[1].content == "Done: a\nI have 2 questions.\n"
+    assert world.turns[1].content == "Done: a\n\nI have 2 questions.\n"
     assert world.turns[2].content == "Done: Which?\nDone: And?\nCalling `build`, `check`.\n"
     assert text == (
         "## Summary\n\n6 steps done.\n\n1. a\n2. Which? — **x**\n3. And? — **p, q**\n"

@@ -1,0 +1,188 @@
+"""The sessions of an agent by their ids: opened once, closed once, found, listed."""
+
+import secrets
+from typing import TYPE_CHECKING, cast
+
+import trio
+
+from actors.agent.handle import SessionHandle, SessionInfo
+from actors.agent.ports import SessionStore
+from actors.agent.serving import Request, session_actor
+from actors.agent.session import Session
+from actors.runtime import ActorError, Ref, Supervisor
+from protocol import events as ev
+from protocol.chat import SystemMessage
+from protocol.errors import Code, RuleViolation
+from protocol.ids import check_session_id
+from protocol.limits import Limits
+
+if TYPE_CHECKING:
+    from actors.agent.agent import Agent
+
+_SLICE = 64
+
+
+class AgentSessions:
+    """The part of an agent that holds its sessions.
+
+    Attributes:
+        name: The agent's, also part of the names of its actors.
+        instruction: The system message at the start of each history.
+        closed: Nothing is opened any more.
+    """
+
+    __slots__ = (
+        "_closing", "_opening", "_refs", "_sessions", "_supervisor", "closed", "instruction", "limits", "name", "store",
+    )  # fmt: skip
+
+    def __init__(
+        self, supervisor: Supervisor, *, name: str, instruction: str, store: SessionStore, limits: Limits
+    ) -> None:
+        self.name = name
+        self.instruction = instruction
+        self.store = store
+        self.limits = limits
+        self.closed = False
+        self._supervisor = supervisor
+        self._sessions: dict[str, Session] = {}
+        self._refs: dict[str, Ref[Request]] = {}
+        self._opening: dict[str, trio.Event] = {}
+        self._closing: dict[str, trio.Event] = {}
+
+    @property
+    def _agent(self) -> "Agent":
+        return cast("Agent", self)
+
+    def find(self, session_id: str) -> Session | None:
+        """Return the session if it is open. Never a checkpoint."""
+        return self._sessions.get(session_id)
+
+    def ref(self, session_id: str) -> Ref[Request] | None:
+        return self._refs.get(session_id)
+
+    async def open(self, session_id: str) -> Session:
+        """Return the session, made or loaded where it is not open. A checkpoint only then.
+
+        Raises:
+            RuleViolation: `session.closed` - the agent is closed; `session.limit`; `store.failed`.
+        """
+        session = self._sessions.get(session_id)
+        while session is None or session_id in self._opening or session_id in self._closing:
+            changing = self._opening.get(session_id, self._closing.get(session_id))
+            if changing is not None:
+                await changing.wait()
+            else:
+                await self._make(session_id)
+            session = self._sessions.get(session_id)
+        return session
+
+    async def _make(self, session_id: str) -> None:
+        if self.closed:
+            raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
+        if len(self._sessions) + len(self._opening) >= self.limits.max_sessions:
+            raise RuleViolation(Code.SESSION_LIMIT, f"agent {self.name!r} has {self.limits.max_sessions} sessions open")
+        self._opening[session_id] = opening = trio.Event()
+        try:
+            await self._wait_name_free(session_id)
+            stored = await self.store.load(session_id)
+            if self.closed:
+                raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
+            session = Session(self._agent, session_id)
+            if stored is not None:
+                session.recover(stored.events)
+            else:
+                session.open_log(secrets.token_hex(8))
+                if self.instruction:
+                    session.append([ev.MessageAdded(SystemMessage(self.instruction))])
+            self._refs[session_id] = await self._supervisor.spawn(
+                session_actor, session, name=f"{self.name}/{session_id}", mailbox_size=self.limits.mailbox_size
+            )
+            if session.closed is not None:
+                raise session.closed
+            self._sessions[session_id] = session
+        except ActorError as error:
+            raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} could not be opened: {error}") from None
+        finally:
+            if session_id not in self._sessions:
+                self._refs.pop(session_id, None)
+            del self._opening[session_id]
+            opening.set()
+
+    async def _wait_name_free(self, session_id: str) -> None:
+        """Wait for the actor of a session that was shut and still unwinds. A checkpoint only where it waits."""
+        before = self._supervisor.system.registry.lookup(f"{self.name}/{session_id}")
+        if before is not None:
+            with trio.move_on_after(self.limits.close_grace_s):
+                await before.join()
+                return
+            raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} is closed, and its tasks still run")
+
+    async def open_session(self, session_id: str | None = None) -> tuple[SessionHandle, bool]:
+        """Return a session's handle and whether it was made now; without an id, one is minted. May be a checkpoint."""
+        wanted = f"s-{secrets.token_hex(8)}" if session_id is None else check_session_id(session_id)
+        created = wanted not in self._sessions
+        await self.open(wanted)
+        return SessionHandle(self._agent, wanted), created
+
+    def find_session(self, session_id: str) -> SessionHandle | None:
+        """Return the handle of a session that is open, else None."""
+        return SessionHandle(self._agent, session_id) if session_id in self._sessions else None
+
+    def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[SessionInfo], bool]:
+        """Return the open sessions after `after` in the order of their ids, and whether there are more."""
+        ids = sorted(session_id for session_id in self._sessions if session_id > after)
+        infos = [
+            SessionInfo(session_id, session.state.status, session.state.seq, len(session.state.open_asks()))
+            for session_id, session in ((session_id, self._sessions[session_id]) for session_id in ids[:limit])
+        ]
+        return infos, len(ids) > limit
+
+    async def close_session(self, session_id: str) -> None:
+        """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while (changing := self._opening.get(session_id, self._closing.get(session_id))) is not None:
+            await changing.wait()
+        session, ref = self._sessions.get(session_id), self._refs.get(session_id)
+        if session is None or ref is None:
+            return
+        # Whoever opens it meanwhile waits: the log they would load is about to be released.
+        self._closing[session_id] = closing = trio.Event()
+        try:
+            await self._end_session(session, ref)
+        finally:
+            del self._closing[session_id]
+            closing.set()
+
+    async def _end_session(self, session: Session, ref: Ref[Request]) -> None:
+        self._cancel_all(session, "the session is being closed")
+        with trio.move_on_after(self.limits.close_grace_s):
+            await session.wait_kept()
+        ref.drain()
+        with trio.move_on_after(self.limits.close_grace_s):
+            await ref.join()
+        session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is closed"))
+        await self.store.release(session.id)
+
+    def _cancel_all(self, session: Session, reason: str) -> None:
+        for queued in list(session.state.queue or ()):
+            session.cancel_run(queued.id, reason)
+        session.cancel_run(session.state.root, reason)
+
+    def forget(self, session: Session) -> None:
+        """A session has shut. Called by it."""
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._refs.pop(session.id, None)
+
+    async def aclose(self) -> None:
+        """Close all sessions: cancel in slices, so that the event loop is never held, then wait within the grace."""
+        self.closed = True
+        sessions = list(self._sessions.values())
+        for position, session in enumerate(sessions):
+            self._cancel_all(session, "the agent is being closed")
+            if position % _SLICE == _SLICE - 1:
+                await trio.lowlevel.checkpoint()
+        with trio.move_on_after(self.limits.close_grace_s):
+            for session in sessions:
+                await session.wait_kept()
+        await trio.lowlevel.checkpoint()

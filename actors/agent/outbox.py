@@ -1,0 +1,164 @@
+"""The one way out of a session: whatever leaves is released in order, once the record that justifies it is committed.
+
+Events, deltas, acknowledgements and snapshots share one queue with the log, so none can overtake another. It must not
+know what they mean, nor wait for a reader: who does not take an event at once is cut off with its cursor.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from protocol import events as ev
+from protocol.errors import Code, RuleViolation
+
+
+class Reader(Protocol):
+    """A subscription to one session. Both calls are synchronous and must not raise."""
+
+    def offer(self, event: ev.Event) -> bool:
+        """Take an event, durable or ephemeral, in order and after its commit. False cuts this reader off."""
+        ...
+
+    def closed(self, code: Code, seq: int) -> None:
+        """Nothing more will come; the last durable event offered was `seq`."""
+        ...
+
+
+# (seq that justifies it, what to do, its arguments, what to do instead if the store fails)
+_Item = tuple[int, Callable[..., object], tuple[Any, ...], Callable[[RuleViolation], object] | None]
+
+
+class Outbox:
+    """The log as far as it is recorded, committed and released, and who reads it.
+
+    Attributes:
+        log: The records; the one of seq `n` is at `n - 1`.
+        committed: Seq of the last record that the store has kept.
+        closed: Why nothing is recorded any more, or None.
+    """
+
+    __slots__ = ("_outbox", "_readers", "_released", "_releasing", "closed", "committed", "log")
+
+    def __init__(self) -> None:
+        self.log: list[ev.Event] = []
+        self.committed = 0
+        self.closed: RuleViolation | None = None
+        self._released = 0
+        self._releasing = False
+        self._readers: list[Reader] = []
+        self._outbox: deque[_Item] | None = None
+
+    def commit(self, head: int) -> None:
+        """The store has kept everything up to `head`."""
+        if head > self.committed and self.closed is None:
+            self.committed = head
+            self._release()
+
+    def leave(
+        self, action: Callable[..., object], *args: Any, failed: Callable[[RuleViolation], object] | None = None
+    ) -> None:
+        """Do `action(*args)` once everything recorded so far is committed, in order. It must only queue, never raise.
+
+        Args:
+            action: Called at most once.
+            args: For `action`.
+            failed: Called instead if the store fails first.
+        """
+        if self._released == len(self.log) and not self._outbox and not self._releasing:
+            action(*args)
+            return
+        if self.closed is not None:
+            if failed is not None:
+                failed(self.closed)
+            return
+        if self._outbox is None:
+            self._outbox = deque()
+        self._outbox.append((len(self.log), action, args, failed))
+        self._release()
+
+    def _release(self) -> None:
+        # Whoever is offered an event may call back into this session: the outermost call delivers, in order.
+        if self._releasing:
+            return
+        self._releasing = True
+        try:
+            while True:
+                outbox = self._outbox
+                while outbox and outbox[0][0] <= self._released:
+                    _, action, args, _ = outbox.popleft()
+                    action(*args)
+                if self._released >= self.committed or self.closed is not None:
+                    break
+                event = self.log[self._released]
+                self._released += 1
+                for reader in self._readers:
+                    if not reader.offer(event):
+                        self._cut_off(reader)
+        finally:
+            self._releasing = False
+        if outbox is not None and not outbox:
+            self._outbox = None
+
+    def _cut_off(self, reader: Reader) -> None:
+        self.detach(reader)
+        reader.closed(Code.LINK_TOO_SLOW, self._released)
+
+    @property
+    def watched(self) -> bool:
+        """Somebody would see an ephemeral event."""
+        return bool(self._readers)
+
+    def show(self, event: ev.Ephemeral) -> None:
+        """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
+        self.leave(self._offer, event)
+
+    def _offer(self, event: ev.Ephemeral) -> None:
+        for reader in self._readers:
+            if not reader.offer(event):
+                self._cut_off(reader)
+
+    def attach(
+        self,
+        reader: Reader,
+        *,
+        after: int | None = None,
+        joined: Callable[[], object] | None = None,
+        failed: Callable[[RuleViolation], object] | None = None,
+    ) -> None:
+        """Let `reader` see what follows, in one synchronous step: no gap, nothing twice.
+
+        Args:
+            reader: Offered every event after this point.
+            after: Offer first the records after this seq.
+            joined: Called right before, for the reply that must precede the events.
+            failed: Called instead, if the store fails before it could join.
+        """
+        self.leave(self._join, reader, after, joined, failed=failed)
+
+    def _join(self, reader: Reader, after: int | None, joined: Callable[[], object] | None) -> None:
+        if joined is not None:
+            joined()
+        for event in self.log[after : self._released] if after is not None else ():
+            if not reader.offer(event):
+                reader.closed(Code.LINK_TOO_SLOW, event.seq - 1)
+                return
+        self._readers = [*self._readers, reader]
+
+    def detach(self, reader: Reader) -> None:
+        """Stop offering to `reader`. Does nothing if it is not attached."""
+        self._readers = [other for other in self._readers if other is not reader]
+        if self._outbox:  # it may not have joined yet
+            joins = [item for item in self._outbox if item[1] == self._join and item[2][0] is reader]
+            for item in joins:
+                self._outbox.remove(item)
+
+    def end(self, why: RuleViolation) -> None:
+        """Release nothing more: what waits is told that it failed, readers that it is over."""
+        self.closed = why
+        outbox, self._outbox = list(self._outbox or ()), None
+        readers, self._readers = self._readers, []
+        for _, _, _, failed in outbox:
+            if failed is not None:
+                failed(why)
+        for reader in readers:
+            reader.closed(why.code, self._released)
