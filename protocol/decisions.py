@@ -47,7 +47,8 @@ def user_message(text: object, parts: Sequence[Part] = (), *, limits: Limits = D
         raise RuleViolation(Code.COMMAND_INVALID, "a message must not be blank")
     try:
         message = UserMessage(check_text(text, path="the message"), tuple(parts))
-        check_size(message, max_bytes=limits.max_event_bytes)
+        if parts or len(text) * 6 + 64 > limits.max_event_bytes:  # six bytes: the longest escape of one character
+            check_size(message, max_bytes=limits.max_event_bytes)
     except RuleViolation as refused:
         raise RuleViolation(Code.COMMAND_INVALID, refused.message) from None
     return message

@@ -97,7 +97,7 @@ class State(Struct):
     asks: dict[str, AskRecord] | None = None
     settled: dict[str, SettledAsk] | None = None
     commands: dict[str, Ack] | None = None
-    call_ids: set[str] | None = None
+    call_ids: list[str] | None = None
     state: dict[str, Any] | None = None
 
     @property
@@ -256,8 +256,9 @@ def _model_completed(state: State, event: ev.ModelCompleted) -> None:
     if event.message.tool_calls:
         run.calls = {call.id: CallRecord(call) for call in event.message.tool_calls}
         if state.call_ids is None:
-            state.call_ids = set()
-        state.call_ids.update(run.calls)
+            state.call_ids = [*run.calls]  # of its own size: most sessions make few calls
+        else:
+            state.call_ids.extend(run.calls)
 
 
 def _tool_started(state: State, event: ev.ToolStarted) -> None:

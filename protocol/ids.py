@@ -55,6 +55,8 @@ def check_session_id(value: object) -> str:
         raise RuleViolation(Code.SESSION_INVALID, f"a session id is text, not {type(value).__name__}")
     if not 1 <= len(value) <= MAX_SESSION_ID:
         raise RuleViolation(Code.SESSION_INVALID, f"a session id has 1-{MAX_SESSION_ID} characters, not {len(value)}")
+    if value.isascii() and value.isprintable() and " " not in value:
+        return value  # nearly every id
     for position, char in enumerate(value):
         if unicodedata.category(char) in _UNPRINTABLE or char in _BLANK_LETTERS:
             raise RuleViolation(

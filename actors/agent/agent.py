@@ -1,15 +1,18 @@
 """The agent: what its sessions share, and the sessions themselves by their ids. `open_agent` is the way in."""
 
+import contextlib
 import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import cast
 
 import trio
 
+from actors.agent.context import ToolSet
 from actors.agent.directory import AgentSessions
 from actors.agent.extension import AgentExtension, AgentRunConfig, ExternalEvent, collect_hooks, in_order
 from actors.agent.grace import CancelGrace
@@ -44,7 +47,7 @@ class Agent(AgentSessions):
 
     __slots__ = (
         "_thread", "_token", "active_runs", "clock", "emitting", "extensions", "grace", "hooks", "max_turns", "model",
-        "session_id", "threads", "tools",
+        "session_id", "threads", "tool_set", "usual_tools",
     )  # fmt: skip
 
     def __init__(
@@ -64,7 +67,7 @@ class Agent(AgentSessions):
     ) -> None:
         super().__init__(supervisor, name=name, instruction=instruction, store=store, limits=limits)
         self.model = model
-        self.tools = _by_name(tools)
+        self.tool_set = self.usual_tools = ToolSet(_by_name(tools))
         self.extensions = in_order(extensions)
         self.hooks = collect_hooks(self.extensions)
         self.max_turns = max_turns
@@ -77,6 +80,11 @@ class Agent(AgentSessions):
         self.emitting: str | None = None
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.get_ident()
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The agent's own tools by name; a run has those that extensions register as well."""
+        return MappingProxyType(self.tool_set.tools)
 
     # ---- for applications
 
@@ -152,9 +160,11 @@ class Agent(AgentSessions):
         config = AgentRunConfig(session_id=session.id)
 
         async def pump() -> None:
-            async with channel:
-                async for event in channel:
-                    self.broadcast(event, config)
+            # An end that its owner closed is an end: it is not the session's fault.
+            with contextlib.suppress(trio.ClosedResourceError):
+                async with channel:
+                    async for event in channel:
+                        self.broadcast(event, config)
 
         assert session.nursery is not None
         session.nursery.start_soon(pump, name=f"{session.id}/external events")
@@ -169,7 +179,7 @@ class Agent(AgentSessions):
     def start_run(self, session: Session, run_id: str) -> None:
         """The record says that a run has started: give it its task, in the session's nursery."""
         live = LiveRun(self, session, session.state.runs[run_id])
-        session.lives[run_id] = live
+        session.add_live(live)
         if session.callers is not None:
             live.caller = session.callers.pop(run_id, None)
             session.callers = session.callers or None

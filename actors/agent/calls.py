@@ -73,7 +73,7 @@ async def perform_together(live: "LiveRun", calls: list[Ready]) -> None:
 
 async def _prepare(live: "LiveRun", call: ToolCall) -> Tool | None:
     """Return the tool of a call that may run. A call that may not gets its result here."""
-    tool = live.context.tools.get(call.name)
+    tool = live.context.tool(call.name)
     error: Exception | None = None
     if call.invalid:
         error = ToolError(call.invalid, code=Code.CALL_INVALID)

@@ -46,24 +46,53 @@ class MessagesView(Sequence[Message]):
         return self._messages[index if index >= 0 else self._length + index]
 
 
+class ToolSet:
+    """A table of tools that many runs share, and what the model is told of it. Nobody changes it."""
+
+    __slots__ = ("definitions", "tools")
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self.tools = dict(tools)
+        self.definitions = tuple([tool.definition for tool in self.tools.values()])
+
+
 class AgentRunContext:
     """One run, as its hooks and tools see it.
 
     Every change is a record in the session's log; once the run has ended it is refused with `run.settled`.
 
     Attributes:
-        tools: The tools the model may call, by name. Change it freely: it belongs to this run.
         input_message: The user's message; `on_message` may replace it.
     """
 
-    __slots__ = ("_live", "_server_tools", "_slots", "input_message", "tools")
+    __slots__ = ("_live", "_server_tools", "_set", "_slots", "_tools", "input_message")
 
     def __init__(self, live: "LiveRun", input_message: UserMessage) -> None:
         self._live = live
         self._slots: dict[object, Any] | None = None
         self.input_message = input_message
-        self.tools: dict[str, Tool] = dict(live.agent.tools)
+        self._tools: dict[str, Tool] | None = None
+        self._set: ToolSet = live.agent.tool_set
         self._server_tools: list[Any] | None = None
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """The tools the model may call, by name. Change it freely: it belongs to this run."""
+        if self._tools is None:
+            self._tools = dict(self._set.tools)
+        return self._tools
+
+    def share_tools(self) -> None:
+        """Give up the run's own tools where they are those of the run before: most runs have the same."""
+        usual = self._live.agent.usual_tools
+        if self._tools is not None:
+            if usual.tools != self._tools:
+                usual = self._live.agent.usual_tools = ToolSet(self._tools)
+            self._set, self._tools = usual, None
+
+    def tool(self, name: str) -> Tool | None:
+        """Return a tool by its name. Cheaper than `tools`, which makes the run its own table."""
+        return (self._set.tools if self._tools is None else self._tools).get(name)
 
     @property
     def server_tools(self) -> list[Any]:
@@ -196,7 +225,7 @@ class AgentRunContext:
         """Return the model request as it stands."""
         return ModelRequest(
             messages=self.messages,
-            tools=tuple([tool.definition for tool in self.tools.values()]),
+            tools=self._set.definitions if self._tools is None else ToolSet(self._tools).definitions,
             server_tools=tuple(self._server_tools or ()),
             session_id=self.session_id,
             turn=turn,

@@ -95,7 +95,12 @@ class AgentSessions:
                 if self.instruction:
                     session.append([ev.MessageAdded(SystemMessage(self.instruction))])
             self._refs[session_id] = await self._supervisor.spawn(
-                session_actor, session, name=f"{self.name}/{session_id}", mailbox_size=self.limits.mailbox_size
+                session_actor,
+                session,
+                name=f"{self.name}/{session_id}",
+                mailbox_size=self.limits.mailbox_size,
+                own_nursery=True,
+                on_end=session.actor_ended,
             )
             if session.closed is not None:
                 raise session.closed

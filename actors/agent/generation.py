@@ -105,7 +105,7 @@ async def stream_message(
         await close_stream(events)  # noqa: ASYNC102
     if session.watched:
         partial.show_completed()
-    return partial.assembler.finish(seq=session.state.seq + 1, used_ids=session.state.call_ids or ())
+    return partial.assembler.finish(seq=session.state.seq + 1, used_ids=session.used_ids())
 
 
 async def close_stream(events: AsyncIterator[ModelEvent]) -> None:

@@ -9,18 +9,21 @@ from protocol.errors import Code, RuleViolation
 from protocol.events import Event
 
 
-class MemoryLog(Struct):
+class MemoryLog(Struct, frozen=True):
+    """A log as `load` returns it."""
+
     log_id: str
-    events: list[Event]
+    events: Sequence[Event]
 
 
 class MemoryStore:
     """Keeps logs in memory. Every append is committed before it returns."""
 
-    __slots__ = ("_logs",)
+    __slots__ = ("_ids", "_logs")
 
     def __init__(self) -> None:
-        self._logs: dict[str, MemoryLog] = {}
+        self._ids: dict[str, str] = {}
+        self._logs: dict[str, list[Event]] = {}
 
     def create(self, session_id: str, log_id: str) -> None:
         """Begin a log.
@@ -28,22 +31,26 @@ class MemoryStore:
         Raises:
             RuleViolation: `store.failed` - the session has a log.
         """
-        if session_id in self._logs:
+        if session_id in self._ids:
             raise RuleViolation(Code.STORE_FAILED, f"session {session_id!r} has a log already")
-        self._logs[session_id] = MemoryLog(log_id, [])
+        self._ids[session_id] = log_id
+        self._logs[session_id] = []
 
     async def load(self, session_id: str) -> MemoryLog | None:
         """Return the log of a session that was not closed. Not a checkpoint: nothing has to be waited for."""
-        return self._logs.get(session_id)
+        log_id = self._ids.get(session_id)
+        return MemoryLog(log_id, self._logs[session_id]) if log_id is not None else None
 
     def append(self, session_id: str, events: Sequence[Event], sink: CommitSink) -> None:
-        self._logs[session_id].events.extend(events)
+        self._logs[session_id].extend(events)
         sink.commit(events[-1].seq)
 
     async def release(self, session_id: str) -> None:
         """Forget a session. Not a checkpoint."""
+        self._ids.pop(session_id, None)
         self._logs.pop(session_id, None)
 
     async def aclose(self) -> None:
         """Forget everything. Not a checkpoint."""
+        self._ids.clear()
         self._logs.clear()

@@ -208,6 +208,7 @@ class LiveRun:
         await self.enter(Phase.LOADING_CONTEXT)
         for extension in hooks.on_tool:
             await extension.on_tool(context)
+        context.share_tools()
         for extension in hooks.on_state:
             await extension.on_state(context)
         for extension in hooks.on_message:

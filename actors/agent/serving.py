@@ -1,5 +1,6 @@
 """What a session does with a command that arrives in its mailbox: decide, record, reply once that is committed."""
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,17 +70,9 @@ class HistoryResult(Struct, frozen=True):
 
 async def session_actor(ctx: Ctx[Request], session: Session) -> None:
     """The actor of one session: one loop, which waits for no store, client or tool. Its runs live in its nursery."""
-    try:
-        async with trio.open_nursery() as nursery:
-            session.nursery = nursery
-            if session.closed is None:  # else its store failed while it was made
-                await _serve_all(ctx, session)
-            nursery.cancel_scope.cancel(reason=f"session {session.id!r} is closed")
-    finally:
-        session.shut(RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is closed"))
-
-
-async def _serve_all(ctx: Ctx[Request], session: Session) -> None:
+    session.nursery = ctx.nursery
+    if session.closed is not None:
+        return  # its store failed while it was made
     ctx.ready()
     session.append(decisions.start_queued(session.state))  # what a log that was cut off has left
     try:
@@ -90,6 +83,16 @@ async def _serve_all(ctx: Ctx[Request], session: Session) -> None:
         text = f"the actor of session {session.id!r} failed with {type(error).__name__}"
         session.shut(RuleViolation(Code.SESSION_CRASHED, text))
         raise
+    finally:
+        _turn_away(ctx, session)
+
+
+def _turn_away(ctx: Ctx[Request], session: Session) -> None:
+    """Answer what is still in the mailbox: nobody will serve it."""
+    why = session.closed or RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is closed")
+    with contextlib.suppress(trio.WouldBlock, trio.EndOfChannel):
+        while True:
+            ctx.receive_nowait().reply(why)
 
 
 def serve(session: Session, request: Request) -> None:
@@ -180,7 +183,7 @@ def _attach(session: Session, command: cmd.Attach, request: Request) -> None:
 
 def take_snapshot(session: Session) -> Snapshot:
     """Return the session's snapshot now, the message in flight included."""
-    live = session.lives.get(session.state.root)
+    live = session.live(session.state.root)
     partial: Partial | None = live.partial if live is not None else None
     if partial is None:
         return snapshot(session.state)

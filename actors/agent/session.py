@@ -7,7 +7,7 @@ wakes) follows in the same step. So at every checkpoint state, log and readers a
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +28,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("actors.session")
 
+_FEW_IDS = 64
+
 
 class Session(Outbox):
     """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
 
-    __slots__ = ("_noted", "_waiters", "agent", "callers", "id", "idle", "lives", "nursery", "state")
+    __slots__ = ("_noted", "_used", "_waiters", "agent", "callers", "id", "idle", "lives", "nursery", "state")
 
     def __init__(self, agent: "Agent", session_id: str) -> None:
         super().__init__()
         self.agent = agent
         self.id = session_id
         self.state = State()
-        self.lives: dict[str, LiveRun] = {}
+        self.lives: tuple[LiveRun, ...] = ()
         self.callers: dict[str, RunStream] | None = None
         self.nursery: trio.Nursery | None = None
         self.idle: trio.Event | None = None
         self._noted: dict[str, Ack] | None = None
+        self._used: set[str] | None = None
         self._waiters: dict[str, trio.lowlevel.Task] | None = None
 
     # ---- the one writer
@@ -78,7 +81,10 @@ class Session(Outbox):
                 force_setattr(event, "cause", cause)
             apply(state, event)
             log.append(event)
-        self.agent.store.append(self.id, events, self)
+        try:
+            self.agent.store.append(self.id, events, self)
+        except Exception as error:  # it may have kept some or none: as good as one that says so
+            self.store_failed(error)
         if self.closed is not None:
             return state.seq  # the store failed in there: this record is dead, and nothing follows from it
         for event in events:
@@ -97,7 +103,7 @@ class Session(Outbox):
         """End this record for good: nothing is appended any more, readers and pending replies are told why."""
         if self.closed is not None:
             return
-        lives, self.lives = list(self.lives.values()), {}
+        lives, self.lives = self.lives, ()
         self.end(why)
         for live in lives:
             live.abandon(why)
@@ -142,9 +148,33 @@ class Session(Outbox):
         if self.closed is None and (run in self.state.runs or queued):
             self.append(decisions.cancel(self.state, run, reason=reason))
 
+    def used_ids(self) -> Container[str]:
+        """Return the call ids that this session has seen, to be looked up quickly."""
+        ids = self.state.call_ids or []
+        if len(ids) <= _FEW_IDS:
+            return ids
+        if self._used is None:
+            self._used = set()
+        self._used.update(ids[len(self._used) :])  # ids are unique, so the set has the first so many of them
+        return self._used
+
+    def live(self, run: str) -> "LiveRun | None":
+        """Return the task side of a run that is active."""
+        for live in self.lives:  # the root run and its few nested ones
+            if live.id == run:
+                return live
+        return None
+
+    def actor_ended(self) -> None:
+        """The session's actor and its runs have ended, whatever ended them."""
+        self.shut(RuleViolation(Code.SESSION_CLOSED, f"session {self.id!r} is closed"))
+
+    def add_live(self, live: "LiveRun") -> None:
+        self.lives = (*self.lives, live)
+
     def call_for(self, run: str, caller: "RunStream") -> None:
         """Name the stream that a run, active or queued, must not outpace."""
-        live = self.lives.get(run)
+        live = self.live(run)
         if live is not None:
             live.caller = live.caller or caller  # whoever steers a run does not take it from its own caller
         elif any(waiting.id == run for waiting in self.state.queue or ()):
@@ -226,7 +256,7 @@ def _start_run(session: Session, event: ev.Event) -> None:
 
 
 def _cancel_run(session: Session, event: ev.Event) -> None:
-    live = session.lives.get(event.run)
+    live = session.live(event.run)
     if live is not None:
         live.cancel()
 
@@ -238,8 +268,9 @@ def _wake_waiter(session: Session, event: ev.Event) -> None:
 
 
 def _end_run(session: Session, event: ev.Event) -> None:
-    live = session.lives.pop(event.run, None)
+    live = session.live(event.run)
     if live is not None:
+        session.lives = tuple([other for other in session.lives if other is not live])
         live.ended()
     elif session.callers is not None and session.callers.pop(event.run, None) is not None:
         session.callers = session.callers or None  # it was cancelled in the queue

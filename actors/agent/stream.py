@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import outcome
 import trio
 
 from actors.agent.view import AgentEvent, to_agent_event
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from actors.agent.session import Session
 
 _YIELD_EVERY = 32
+_LEFT = "this stream was left"
 
 
 class RunStream:
@@ -39,6 +41,7 @@ class RunStream:
         "_consumer",
         "_end",
         "_entered",
+        "_left",
         "_max_turns",
         "_message",
         "_position",
@@ -60,6 +63,7 @@ class RunStream:
         self._max_turns = max_turns
         self._when_busy: WhenBusy = when_busy
         self._entered = False
+        self._left = False
         self._buffer: list[ev.Event] = []
         self._position = 0
         self._since_yield = 0
@@ -106,6 +110,7 @@ class RunStream:
         session = self._session
         assert session is not None
         if self._end is None:
+            self._left = True
             session.cancel_run(self.run_id, "its caller left")
             # The caller may be cancelled itself. A run that does not end within its grace is given up, so this ends.
             limits = self._agent.limits
@@ -126,6 +131,9 @@ class RunStream:
             self._end = event
 
     async def _drain(self) -> None:
+        reader, self._consumer = self._consumer, None
+        if reader is not None:  # another task reads what its owner is leaving
+            trio.lowlevel.reschedule(reader, outcome.Error(trio.ClosedResourceError(_LEFT)))
         while self._end is None:
             self._position = len(self._buffer)
             self._notify_taken()
@@ -219,10 +227,14 @@ class RunStream:
                 if isinstance(self._end, Code):
                     raise RunFailed(self._end, f"session {self.session_id!r} ended before its run did")
                 raise StopAsyncIteration
+            if self._left:
+                raise trio.ClosedResourceError(_LEFT)
             self._since_yield = 0
             await self._park()
 
     async def _park(self) -> None:
+        if self._consumer is not None:
+            raise trio.BusyResourceError("another task is reading this stream")
         if self._buffer:
             self._buffer.clear()
             self._position = 0

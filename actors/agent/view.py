@@ -116,13 +116,8 @@ def ask_payload(session_id: str, ask: Ask) -> dict[str, Any]:
 def to_agent_event(session_id: str, event: ev.Event) -> AgentEvent:
     """Return the flat view of an event."""
     kind = type(event)
-    if kind is ev.AskOpened:
-        view: AgentEvent = AskUserEvent(AgentEventType.CUSTOM)
-    else:
-        view = AgentEvent(_TYPES[kind])
-    view.session_id, view.run_id, view.seq, view.time = session_id, event.run, event.seq, event.time
-    if event.path:
-        view.path = event.path
+    make = AskUserEvent if kind is ev.AskOpened else AgentEvent
+    view = make(_TYPES[kind], "", {}, session_id, event.run, event.path, event.seq, event.time)
     fill = _FILL.get(kind)
     if fill is not None:
         fill(view, event)
@@ -269,3 +264,4 @@ _TYPES: dict[type[ev.Event], AgentEventType] = {
     for kind in (*ev.DurableEvent.__args__, *ev.EphemeralEvent.__args__)
     if kind is not ev.AskOpened
 }
+_TYPES[ev.AskOpened] = AgentEventType.CUSTOM

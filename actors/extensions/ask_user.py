@@ -65,7 +65,7 @@ class AskUserExtension(ExternalEventExtension):
         Raises:
             ToolError: `tool.invalid_args` - nothing is shown, the call fails.
         """
-        if call.name != self.tool.name or context.tools.get(call.name) is not self.tool:
+        if call.name != self.tool.name or context.tool(call.name) is not self.tool:
             return
         arguments = self.tool.parse(call)
         assert isinstance(arguments, AskUserArguments)

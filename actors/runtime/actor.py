@@ -22,7 +22,7 @@ from trio.lowlevel import (
 )
 
 from actors.runtime.context import Ctx
-from actors.runtime.errors import ActorGone, stray_cancel, unwrap
+from actors.runtime.errors import ActorGone, own_part
 from actors.runtime.mailbox import Mailbox
 from actors.runtime.ref import Down, DownKind, Ref
 from actors.runtime.reply import OpenAsks, reply_of
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from actors.runtime.system import System
 
 M = TypeVar("M")
-#: A Cancelled must go on to the scope that sent it. One that leaves a body while no scope around the actor is cancelled
-#: has no such scope; let out, it would end every actor of the system. It is a crash like any other.
-STRAY = trio.Cancelled
 
 
 class Actor(Generic[M]):
@@ -54,6 +51,8 @@ class Actor(Generic[M]):
         "error",
         "mailbox",
         "name",
+        "nursery",
+        "on_end",
         "paused_s",
         "published",
         "ready",
@@ -73,6 +72,7 @@ class Actor(Generic[M]):
         args: tuple[Any, ...],
         name: str,
         mailbox_size: int,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self.system: System = supervisor.system
@@ -95,6 +95,8 @@ class Actor(Generic[M]):
         self._args = args
         self._scope = trio.CancelScope()
         self._kind: DownKind | None = None
+        self.nursery: trio.Nursery | None = None
+        self.on_end = on_end
         self._starter: Task | None = None
         self._done: trio.Event | None = None
 
@@ -140,8 +142,12 @@ class Actor(Generic[M]):
 
     # Start, stop, end.
 
-    async def start(self, nursery: trio.Nursery) -> None:
+    async def start(self, nursery: trio.Nursery, *, own_nursery: bool = False) -> None:
         """Run it in a nursery and wait until it is ready, or has ended without an error.
+
+        Args:
+            nursery: Where its task runs.
+            own_nursery: It gets one for tasks of its own.
 
         Raises:
             Exception: What its body raised before it was ready.
@@ -149,7 +155,8 @@ class Actor(Generic[M]):
         """
         self._starter = current_task()
         # Not in the spawner's context: a restart has no spawner, and a request's variables are not the actor's.
-        self.system.context.run(lambda: nursery.start_soon(self._run, name=f"actor {self.path}"))
+        run = self._run_with_nursery if own_nursery else self._run
+        self.system.context.run(lambda: nursery.start_soon(run, name=f"actor {self.path}"))
 
         def abort(_: RaiseCancelT) -> Abort:
             self._starter = None
@@ -211,23 +218,37 @@ class Actor(Generic[M]):
                 while delay is not None:
                     try:
                         await self._body(Ctx(self), *self._args)
-                    except STRAY as cancelled:
-                        if _cancel_is_due():
-                            raise
-                        delay = self._crashed(stray_cancel(cancelled))
-                    except Exception as error:
-                        delay = self._crashed(unwrap(error))
-                    except BaseExceptionGroup as group:
-                        failed, rest = group.split(Exception)
-                        if failed is None or rest is None:
-                            raise
-                        self._crashed(unwrap(failed), final=True)
-                        raise rest from None  # Cancelled goes on to its scope, the errors with it would reach everybody
+                    except BaseException as error:  # noqa: ASYNC103 - what is not the body's own goes on
+                        crash, rest = own_part(error, cancelled=_cancel_is_due())
+                        delay = self._crashed(crash, final=rest is not None) if crash is not None else None
+                        if rest is not None:
+                            raise rest from None  # noqa: ASYNC104 - Cancelled, to its scope
                     else:
                         self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
                         delay = self._next_start(self._supervisor.judge_return(self))
                     if delay is not None:
                         await self._wait_restart(delay)
+        finally:
+            self._end()
+
+    async def _run_with_nursery(self) -> None:
+        """`_run` for an actor that has a nursery: its scope is the actor's. What it runs cannot be begun again."""
+        try:
+            try:
+                async with trio.open_nursery() as self.nursery:
+                    self._scope = self.nursery.cancel_scope
+                    if self.stop_reason is not None:
+                        self._scope.cancel(reason=self.stop_reason)
+                    await trio.lowlevel.checkpoint_if_cancelled()
+                    await self._body(Ctx(self), *self._args)
+                    self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
+                    self._scope.cancel(reason=f"the body of actor {self.path!r} has ended")
+            except BaseException as error:  # noqa: ASYNC103 - as in `_run`
+                crash, rest = own_part(error, cancelled=_cancel_is_due())
+                if crash is not None:
+                    self._crashed(crash, final=True)
+                if rest is not None:
+                    raise rest from None  # noqa: ASYNC104
         finally:
             self._end()
 
@@ -275,6 +296,9 @@ class Actor(Generic[M]):
         if self.stop_reason is not None:
             kind = DownKind.STOPPED
         self.current = None
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
         self.down = Down(self.name, self.stop_reason or kind.value, self.error, kind)
         self._args = ()  # a handle that is kept must not keep what the actor worked with
         left = self.mailbox.close_receiving()

@@ -46,6 +46,18 @@ class Ctx(Generic[M]):
         """The system it lives in."""
         return self._actor.system
 
+    @property
+    def nursery(self) -> trio.Nursery:
+        """The actor's own nursery: its tasks are cancelled when the body has ended.
+
+        Raises:
+            RuntimeError: It was not spawned with `own_nursery=True`.
+        """
+        nursery = self._actor.nursery
+        if nursery is None:
+            raise RuntimeError(f"actor {self.name!r} has no nursery; spawn it with own_nursery=True")
+        return nursery
+
     def ready(self, value: object = None) -> None:
         """Say that start-up is done: `spawn` returns, the name can be found. The first receive says it too.
 
@@ -65,13 +77,13 @@ class Ctx(Generic[M]):
             self._left -= 1
         else:
             await self._give_way()
-        try:
-            message = self._actor.current = self._mailbox.take()
-            return message
-        except trio.WouldBlock:
-            pass
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
+        # Asked first: a caught `WouldBlock` would keep its frame for as long as the actor waits.
+        if not self._mailbox.would_block:
+            try:
+                message = self._actor.current = self._mailbox.take()
+                return message
+            except trio.EndOfChannel:
+                raise StopAsyncIteration from None
         self._actor.current = None
         self._left = BURST
         try:

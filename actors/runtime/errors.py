@@ -84,6 +84,33 @@ class NotAccepting(ActorError):
         return f"{self.name!r} is closing and starts no more actors"
 
 
+def own_part(
+    error: BaseException, *, cancelled: bool
+) -> tuple[BaseException | None, BaseException | None]:
+    """Split what left an actor's body into its own crash and what goes on through it.
+
+    A Cancelled must go on to the scope that sent it. One that leaves a body while no scope around the actor is
+    cancelled has no such scope; let out, it would end every actor of the system. It is a crash like any other.
+
+    Args:
+        error: What the body let out.
+        cancelled: A scope around the actor is cancelled.
+    """
+    if isinstance(error, trio.Cancelled):
+        return (None, error) if cancelled else (stray_cancel(error), None)
+    if isinstance(error, Exception):
+        return unwrap(error), None
+    failed, rest = _split(error)
+    # The errors would reach everybody with the Cancelled.
+    return (unwrap(failed), rest) if failed is not None and rest is not None else (None, error)
+
+
+def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    if not isinstance(error, BaseExceptionGroup):
+        return None, error
+    return cast("BaseExceptionGroup[BaseException]", error).split(Exception)
+
+
 def stray_cancel(cancelled: trio.Cancelled) -> RuntimeError:
     """Return the crash of an actor whose body let out a `Cancelled` that no scope around it takes."""
     error = RuntimeError("the body let out a Cancelled of a scope that is not around it")

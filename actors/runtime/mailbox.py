@@ -217,6 +217,11 @@ class Mailbox(Generic[M]):
         self._receiver = None
         return Abort.SUCCEEDED
 
+    @property
+    def would_block(self) -> bool:
+        """`take` would raise `WouldBlock`."""
+        return not self._queue and not self._waiting and self.senders > 0 and self.receivers > 0
+
     def close_sending(self) -> None:
         """Accept nothing more: what is buffered is still received, senders that wait are turned away. Idempotent."""
         self.senders = 0

@@ -104,6 +104,8 @@ class Supervisor:
         *args: *Ts,
         name: str | None = None,
         mailbox_size: int = 64,
+        own_nursery: bool = False,
+        on_end: Callable[[], None] | None = None,
     ) -> Ref[M]:
         """Start an actor and return once it is ready, or has returned. A checkpoint.
 
@@ -112,6 +114,9 @@ class Supervisor:
             args: Given to it, at each restart too.
             name: Unique in the system; by default the function's name and a number.
             mailbox_size: How many messages may wait, 0 or more.
+            own_nursery: Give it `ctx.nursery` for tasks of its own. They are cancelled when its body has ended, and
+                their errors are its crash. Such an actor is never restarted.
+            on_end: Called once when it and its tasks have ended, before its name is free. It must not raise.
 
         Raises:
             NameTaken: Another actor that has not ended has this name.
@@ -123,11 +128,11 @@ class Supervisor:
             raise NotAccepting(self.name)
         if name is None:
             name = f"{getattr(body, '__name__', 'actor')}-{self.system.next_number()}"
-        actor: Actor[M] = Actor(self, body, args, name, mailbox_size)
+        actor: Actor[M] = Actor(self, body, args, name, mailbox_size, on_end)
         self.system.registry.reserve(name)
         self._children[name] = actor
         self.system.actor_started()
-        await actor.start(self.nursery)
+        await actor.start(self.nursery, own_nursery=own_nursery)
         return actor.ref
 
     def stop(self, reason: str = "") -> None:

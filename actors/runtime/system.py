@@ -96,9 +96,13 @@ class System:
         *args: *Ts,
         name: str | None = None,
         mailbox_size: int = 64,
+        own_nursery: bool = False,
+        on_end: Callable[[], None] | None = None,
     ) -> Ref[M]:
         """Start an actor that is not restarted. Arguments, errors and checkpoint as in `Supervisor.spawn`."""
-        return await self._root.spawn(body, *args, name=name, mailbox_size=mailbox_size)
+        return await self._root.spawn(
+            body, *args, name=name, mailbox_size=mailbox_size, own_nursery=own_nursery, on_end=on_end
+        )
 
     async def supervise(
         self,

@@ -233,7 +233,7 @@ def test_the_results_of_a_turn_enter_the_history_in_call_order_once_all_are_ther
     stamp(state, ev.ToolFailed(ToolMessage("c2", "f", "no", CallOutcome.FAILED), "x.y", run="r2"))
     assert [getattr(message, "tool_call_id", "") for message in state.messages] == ["", "c1", "c2", "c3"]
     assert state.runs["r2"].calls is None
-    assert state.call_ids == {"c1", "c2", "c3"}
+    assert state.call_ids == ["c1", "c2", "c3"]
 
 
 def test_what_was_added_meanwhile_comes_behind_the_results_f07() -> None:

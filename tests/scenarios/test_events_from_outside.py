@@ -165,3 +165,14 @@ async def test_the_answer_is_shown_to_the_caller_as_an_event(autojump_clock: Moc
         agent.emit_external_event(_event(**ANSWER))
         settled = await until(events, AgentEventType.ASK_SETTLED)
         assert settled.code == "answered" and settled.payload == ANSWER
+
+
+async def test_a_channel_that_its_owner_closes_ends_the_pump_and_not_the_session(autojump_clock: MockClock) -> None:
+    send, receive = trio.open_memory_channel[ExternalEvent](0)
+    async with staged([say("done")]) as agent:
+        await agent.attach(receive, session_id="s")
+        await wait_all_tasks_blocked()
+        receive.close()
+        await wait_all_tasks_blocked()
+        assert (await agent.run("go", session_id="s")).content == "done"
+    send.close()

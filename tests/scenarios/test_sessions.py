@@ -80,17 +80,20 @@ async def test_closing_the_agent_while_a_session_is_opened_refuses_it(autojump_c
     assert refused == ["session.closed"]
 
 
-async def test_a_session_that_is_closed_while_it_is_opened_again_gets_a_log_of_its_own(
-    autojump_clock: MockClock,
-) -> None:
-    async with staged([ask("q1"), say("fine")]) as agent:
+async def test_a_session_opened_again_while_it_is_closed_gets_a_log_of_its_own(autojump_clock: MockClock) -> None:
+    class SlowToRelease(MemoryStore):
+        async def release(self, session_id: str) -> None:
+            await trio.sleep(1)
+            await super().release(session_id)
+
+    async with staged([ask("q1"), say("fine")], store=SlowToRelease()) as agent:
         async with agent.stream("go", session_id="s") as events:
             await until_asked(events)
             before = agent.session("s").log_id
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(agent.session("s").close)
-                while "s" not in agent._closing:
-                    await trio.lowlevel.checkpoint()
+                await wait_all_tasks_blocked()
+                assert agent.find("s") is None, "it is shut, and its log not yet released"
                 session = await agent.open("s")
                 assert session.state.log_id != before
         assert (await agent.run("again", session_id="s")).content == "fine"

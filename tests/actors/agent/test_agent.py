@@ -158,9 +158,9 @@ async def test_a_session_whose_tasks_do_not_end_is_not_opened_again(autojump_clo
         await agent.open("s")
 
 
-async def test_a_supervisor_that_stops_meanwhile_refuses_with_a_code(autojump_clock: MockClock) -> None:
-    async with staged([]) as agent:
-        agent._supervisor.stop("stopped")
+async def test_a_system_that_stops_meanwhile_refuses_with_a_code(autojump_clock: MockClock) -> None:
+    async with open_system() as system, open_agent(ScriptedModel([]), system=system) as agent:
+        system.stop("stopped")
         with pytest.raises(RuleViolation, match=r"^session\.closed: session 's' could not be opened: "):
             await agent.open("s")
 
@@ -351,7 +351,8 @@ async def test_a_queued_run_keeps_to_the_pace_of_its_own_caller(autojump_clock: 
             await wait_all_tasks_blocked()
             session = agent.find(agent.session_id)
             assert session is not None and session.callers is None
-            assert session.lives[second.run_id].caller is second
+            live = session.live(second.run_id)
+            assert live is not None and live.caller is second
             assert (await second.final()).content == "two"
 
 

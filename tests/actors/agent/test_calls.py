@@ -255,8 +255,8 @@ async def test_what_works_is_named_while_it_works(autojump_clock: MockClock) -> 
         await wait_all_tasks_blocked()
         session = agent.find("s")
         assert session is not None
-        live = session.lives[session.state.root]
-        assert live.working == {"c1": "slow"}
+        live = session.live(session.state.root)
+        assert live is not None and live.working == {"c1": "slow"}
         await agent.session("s").wait_idle()
         assert live.working == {}
 

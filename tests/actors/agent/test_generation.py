@@ -37,7 +37,9 @@ async def test_what_has_been_streamed_is_in_the_snapshot_of_who_comes_later(auto
         run = take_snapshot(session).run
         partial = run.partial if run is not None else None
         assert partial is not None and (partial.text, partial.reasoning) == ("hello", "hm")
-        counted = session.lives[session.state.root].partial
+        live = session.live(session.state.root)
+        assert live is not None
+        counted = live.partial
         assert (counted.text_chars, counted.reasoning_chars) == (5, 2), "counted although nobody watches"
         await agent.session("s").cancel()
         await agent.session("s").wait_idle()

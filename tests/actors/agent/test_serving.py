@@ -219,7 +219,7 @@ async def test_a_session_that_is_closed_before_its_actor_serves_nothing(autojump
         session = Session(agent, "s")
         session.open_log("log")
         session.shut(RuleViolation(Code.STORE_FAILED))
-        ref = await system.spawn(session_actor, session)
+        ref = await system.spawn(session_actor, session, own_nursery=True)
         assert str((await ref.join()).kind) == "returned"
 
 
@@ -245,8 +245,10 @@ async def test_what_is_in_the_mailbox_of_a_session_that_ends_is_answered(autojum
     async with staged([]) as agent:
         session = await agent.open("s")
         replies: list[Any] = []
+        ref = agent.ref("s")
+        assert ref is not None
         for _ in range(3):
-            await agent.session("s").submit(cmd.GetState(session="s"), replies.append)
+            assert ref.tell(Request(cmd.GetState(session="s"), replies.append))
         session.shut(RuleViolation(Code.STORE_FAILED, "gone"))
         await wait_all_tasks_blocked()
         answered = [reply for reply in replies if isinstance(reply, StateResult)]

@@ -344,7 +344,8 @@ async def test_who_queues_is_the_caller_of_its_run_until_that_is_cancelled(autoj
         async with agent.stream("second", session_id="s", when_busy="queue") as second:
             assert session.callers == {second.run_id: second}
             session.call_for(first.run_id, second)
-            assert session.lives[first.run_id].caller is first, "the first caller stays"
+            live = session.live(first.run_id)
+            assert live is not None and live.caller is first, "the first caller stays"
             await agent.session("s").prompt("third", when_busy="queue")
             session.cancel_run(second.run_id, "not now")
             assert session.callers is None and len(session.state.queue or ()) == 1
@@ -369,3 +370,18 @@ async def test_waiting_for_idle_ends_when_the_last_run_does(autojump_clock: Mock
             await trio.sleep(5)
             await handle.answer("q1", "x")
         assert ended == [trio.current_time()]
+
+
+async def test_a_store_that_raises_has_failed(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    class Raising(HandStore):
+        def append(self, session_id: str, events: Sequence[ev.Event], sink: CommitSink) -> None:
+            if self.fails:
+                raise OSError("disk")
+
+    store = Raising()
+    async with staged([], store=store) as agent:
+        session = await _by_hand(agent)
+        store.fails = True
+        session.append(_emit("a"))
+        assert session.closed is not None and session.closed.code == Code.STORE_FAILED
+    assert [r.getMessage() for r in caplog.records] == ["session s: the store failed: disk"]

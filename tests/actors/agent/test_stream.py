@@ -5,6 +5,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors import AgentEventType, RuleViolation, RunCancelled, RunFailed, tool
+from actors.agent.memory import MemoryStore
 from actors.models.scripted import call, fail, say, stall
 from protocol import events as ev
 from protocol.errors import Code, ModelError
@@ -127,10 +128,10 @@ async def test_a_reader_of_a_queued_run_takes_and_leaves_only_its_own(autojump_c
 async def test_a_stream_that_steers_sees_the_rest_of_the_active_run(autojump_clock: MockClock) -> None:
     async with staged([ask("q1"), say("one")]) as agent, agent.stream("first") as first:
         await until_asked(first)
-        live = agent.find(agent.session_id).lives[first.run_id]  # type: ignore[union-attr]
+        live = agent.find(agent.session_id).live(first.run_id)  # type: ignore[union-attr]
         async with agent.stream("more", when_busy="steer") as second:
             assert second.run_id == first.run_id
-            assert live.caller is first, "the run keeps to the pace of its own caller"
+            assert live is not None and live.caller is first, "the run keeps to the pace of its own caller"
             await agent.session().answer("q1", "x")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(first.final)
@@ -199,8 +200,8 @@ async def test_a_run_that_waits_for_its_caller_is_cancelled_by_the_caller_that_l
     async with staged([say("one"), say("two")]) as agent:
         async with agent.stream("go") as events:
             await wait_all_tasks_blocked()
-            live = agent.find(agent.session_id).lives[events.run_id]  # type: ignore[union-attr]
-            assert live.caller is events and events._waiting
+            live = agent.find(agent.session_id).live(events.run_id)  # type: ignore[union-attr]
+            assert live is not None and live.caller is events and events._waiting
         assert not events._waiting
         assert (await agent.run("again")).content == "two"
 
@@ -221,3 +222,38 @@ async def test_a_reader_that_waits_is_woken_when_its_session_ends(autojump_clock
         session = agent.find("s")
         assert session is not None
         session.shut(RuleViolation(Code.SESSION_CRASHED))
+
+
+async def test_a_second_reader_is_refused_and_the_first_goes_on(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1"), say("done")]) as agent, agent.stream("go") as events:
+        async with trio.open_nursery() as nursery:
+
+            async def read() -> None:
+                assert (await events.final()).content == "done"
+
+            nursery.start_soon(read)
+            await wait_all_tasks_blocked()
+            with pytest.raises(trio.BusyResourceError, match=r"^another task is reading this stream$"):
+                await events.__anext__()
+            await agent.session().answer("q1", "x")
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 1.0])
+async def test_a_task_that_still_reads_when_the_owner_leaves_is_woken(autojump_clock: MockClock, delay_s: float) -> None:
+    store = SlowStore(delay_s=delay_s) if delay_s else MemoryStore()
+    async with (
+        trio.open_nursery() as keeping,
+        staged([ask("q1")], store=store) as agent,
+        trio.open_nursery() as nursery,
+    ):
+        keeping.start_soon(store.keep if isinstance(store, SlowStore) else trio.lowlevel.checkpoint)
+        async with agent.stream("go") as events:
+
+            async def read() -> None:
+                with pytest.raises((trio.ClosedResourceError, RunCancelled), match="left"):
+                    await events.final()
+
+            nursery.start_soon(read)
+            await trio.sleep(30)
+        assert agent.session().status == "idle"
+        keeping.cancel_scope.cancel()
