@@ -119,7 +119,9 @@ def write_sequential(
 
 def advanced(before: TodoList | None, after: TodoList) -> bool:
     """Say whether going from `before` to `after` completed an item."""
-    return before is not None and result(before).in_progress_index != result(after).in_progress_index
+    if before is None or before.items == after.items:
+        return False
+    return result(before).in_progress_index != result(after).in_progress_index
 
 
 def _check_shape(items: Sequence[TodoItem]) -> int:

@@ -1,5 +1,6 @@
 """The sessions of an agent by their ids: opened once, closed once, found, listed."""
 
+import logging
 import secrets
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +19,8 @@ from protocol.limits import Limits
 
 if TYPE_CHECKING:
     from actors.agent.agent import Agent
+
+logger = logging.getLogger("actors.agent")
 
 _SLICE = 64
 
@@ -84,16 +87,7 @@ class AgentSessions:
         self._opening[session_id] = opening = trio.Event()
         try:
             await self._wait_name_free(session_id)
-            stored = await self.store.load(session_id)
-            if self.closed:
-                raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
-            session = Session(self._agent, session_id)
-            if stored is not None:
-                session.recover(stored.events)
-            else:
-                session.open_log(secrets.token_hex(8))
-                if self.instruction:
-                    session.append([ev.MessageAdded(SystemMessage(self.instruction))])
+            session = await self._load(session_id)
             self._refs[session_id] = await self._supervisor.spawn(
                 session_actor,
                 session,
@@ -112,6 +106,27 @@ class AgentSessions:
                 self._refs.pop(session_id, None)
             del self._opening[session_id]
             opening.set()
+
+    async def _load(self, session_id: str) -> Session:
+        """Return the session that the store has, or a new one."""
+        session = Session(self._agent, session_id)
+        try:
+            stored = await self.store.load(session_id)
+            if self.closed:
+                raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
+            if stored is not None:
+                session.recover(stored.events)
+            else:
+                session.open_log(secrets.token_hex(8))
+                if self.instruction:
+                    session.append([ev.MessageAdded(SystemMessage(self.instruction))])
+        except RuleViolation:
+            raise
+        except Exception as error:
+            logger.exception("session %s could not be loaded", session_id)
+            text = f"session {session_id!r} could not be loaded: {type(error).__name__}"
+            raise RuleViolation(Code.STORE_FAILED, text) from error
+        return session
 
     async def _wait_name_free(self, session_id: str) -> None:
         """Wait for the actor of a session that was shut and still unwinds. A checkpoint only where it waits."""

@@ -64,9 +64,8 @@ class Partial:
     def _show(self, kind: Callable[..., ev.Ephemeral], *fields: Any) -> None:
         live = self.live
         session = live.session
-        session.show(
-            kind(*fields, run=live.id, path=live.record.path, base=session.state.seq, time=live.agent.clock.now())
-        )
+        now = live.agent.clock.now()
+        session.show(kind(*fields, run=live.id, path=live.record.path, base=session.state.seq, time=now))
 
 
 async def stream_message(

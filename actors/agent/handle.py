@@ -61,7 +61,9 @@ class SessionHandle:
         """
         agent = self._agent
         message = decisions.user_message(text, limits=agent.limits)
-        turns = max_turns or agent.max_turns
+        turns = agent.max_turns if max_turns is None else max_turns
+        if turns < 1:
+            raise ValueError(f"max_turns is at least 1, not {turns}")
         return await self._act(
             command, decisions.prompt, message, max_turns=turns, when_busy=when_busy, limits=agent.limits
         )

@@ -110,7 +110,10 @@ class Outbox:
 
     def show(self, event: ev.Ephemeral) -> None:
         """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
-        self.leave(self._offer, event)
+        if self._released == len(self.log) and not self._outbox and not self._releasing:
+            self._offer(event)
+        else:
+            self.leave(self._offer, event)
 
     def _offer(self, event: ev.Ephemeral) -> None:
         for reader in self._readers:

@@ -56,7 +56,7 @@ class SessionStore(Protocol):
         ...
 
     async def load(self, session_id: str) -> StoredLog | None:
-        """Return the log of a session that this store has, or None."""
+        """Return the log of a session that this store has, or None. It has everything that was taken and committed."""
         ...
 
     def append(self, session_id: str, events: Sequence[Event], sink: CommitSink) -> None:

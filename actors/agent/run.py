@@ -310,8 +310,17 @@ async def _wrapped(
         async for event in events:
             yield event
     finally:
-        for layer in (*reversed(opened), events):
-            await close_stream(layer)  # noqa: ASYNC102 - as in `stream_message`
+        await _close_all([*reversed(opened), events])  # noqa: ASYNC102 - as in `stream_message`
+
+
+async def _close_all(layers: list[AsyncIterator[ModelEvent]]) -> None:
+    """Close every layer in order, also behind one that raises."""
+    try:
+        if layers:
+            await close_stream(layers[0])
+    finally:
+        if layers[1:]:
+            await _close_all(layers[1:])  # noqa: ASYNC102
 
 
 def _cancelled_from_outside() -> bool:

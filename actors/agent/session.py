@@ -72,10 +72,10 @@ class Session(Outbox):
             raise RuleViolation(Code.RUN_SETTLED, f"run {run} of session {self.id!r} has ended")
         if not events:
             return state.seq
-        now = self.agent.clock.now()
-        log = self.log
+        now, log, seq = self.agent.clock.now(), self.log, state.seq
         for event in events:
-            force_setattr(event, "seq", state.seq + 1)
+            seq += 1
+            force_setattr(event, "seq", seq)
             force_setattr(event, "time", now)
             if cause:
                 force_setattr(event, "cause", cause)

@@ -239,13 +239,14 @@ class RunStream:
             self._buffer.clear()
             self._position = 0
 
-        def stop_waiting(_: object) -> trio.lowlevel.Abort:
-            self._consumer = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
         self._consumer = trio.lowlevel.current_task()
-        self._notify_taken()
-        await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+        if self._waiting is not None:
+            self._notify_taken()
+        await trio.lowlevel.wait_task_rescheduled(self._stop_reading)
+
+    def _stop_reading(self, _: object) -> trio.lowlevel.Abort:
+        self._consumer = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     async def final(self) -> AssistantMessage:
         """Take what is left and return the final answer.

@@ -1,7 +1,8 @@
 """`AgentEvent`, the flat in-process view of an event, and how a record looks in it. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -56,7 +57,10 @@ class AgentEventType(StrEnum):
     DRAFT = "draft"
 
 
-class AgentEvent(Struct, omit_defaults=True):
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class AgentEvent(Struct, omit_defaults=True, gc=False):
     """One thing that happened, flat: fields that an event has not are empty.
 
     Attributes:
@@ -79,7 +83,7 @@ class AgentEvent(Struct, omit_defaults=True):
 
     type: AgentEventType
     name: str = ""
-    payload: dict[str, Any] = {}
+    payload: Mapping[str, Any] = _NOTHING
     session_id: str = ""
     run_id: str = ""
     path: str = ""
@@ -94,7 +98,7 @@ class AgentEvent(Struct, omit_defaults=True):
     error: str = ""
 
 
-class AskUserEvent(AgentEvent):
+class AskUserEvent(AgentEvent, gc=False):
     """The CUSTOM event `ask_user`: a question is open. `payload` is the documented one, `ask` the whole ask."""
 
     ask: Ask | None = None
@@ -117,7 +121,7 @@ def to_agent_event(session_id: str, event: ev.Event) -> AgentEvent:
     """Return the flat view of an event."""
     kind = type(event)
     make = AskUserEvent if kind is ev.AskOpened else AgentEvent
-    view = make(_TYPES[kind], "", {}, session_id, event.run, event.path, event.seq, event.time)
+    view = make(_TYPES[kind], "", _NOTHING, session_id, event.run, event.path, event.seq, event.time)
     fill = _FILL.get(kind)
     if fill is not None:
         fill(view, event)

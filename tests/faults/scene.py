@@ -267,8 +267,10 @@ async def _scene(stage: Stage, agent: Agent) -> None:
 
 
 def _kept(store: Any) -> list[ev.Event]:
-    logs = store._logs if isinstance(store, MemoryStore) else store.logs  # pyright: ignore[reportPrivateUsage]
-    return list(logs[SESSION].events) if SESSION in logs else []
+    """What a store still has when the agent is closed; the memory store has forgotten it."""
+    if isinstance(store, MemoryStore) or SESSION not in store.logs:
+        return []
+    return list(store.logs[SESSION].events)
 
 
 def _check(stage: Stage, kept: list[ev.Event]) -> None:

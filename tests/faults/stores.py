@@ -1,12 +1,20 @@
 """Stores that behave badly in one way each, for tests: slow, failing, and one that lies."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import trio
 
-from actors.agent.memory import MemoryLog
 from actors.agent.ports import CommitSink
 from protocol.events import Event
+
+
+@dataclass(slots=True)
+class KeptLog:
+    """A log as a store has it."""
+
+    log_id: str
+    events: list[Event]
 
 
 class SlowStore:
@@ -19,7 +27,7 @@ class SlowStore:
     """
 
     def __init__(self, *, delay_s: float = 0.0, checkpoints: int = 1) -> None:
-        self.logs: dict[str, MemoryLog] = {}
+        self.logs: dict[str, KeptLog] = {}
         self.delay_s = delay_s
         self.checkpoints = checkpoints
         self._work: list[tuple[str, Sequence[Event], CommitSink]] = []
@@ -28,9 +36,9 @@ class SlowStore:
 
     def create(self, session_id: str, log_id: str) -> None:
         assert session_id not in self.logs
-        self.logs[session_id] = MemoryLog(log_id, [])
+        self.logs[session_id] = KeptLog(log_id, [])
 
-    async def load(self, session_id: str) -> MemoryLog | None:
+    async def load(self, session_id: str) -> KeptLog | None:
         # What was taken before is part of the log, also where whoever appended it is gone.
         while any(waiting == session_id for waiting, _, _ in self._work):
             self._keep_one()
@@ -84,16 +92,16 @@ class FailingStore:
     """
 
     def __init__(self, good: int, *, later: Callable[[Callable[[], None]], None] | None = None) -> None:
-        self.logs: dict[str, MemoryLog] = {}
+        self.logs: dict[str, KeptLog] = {}
         self.good = good
         self.failures = 0
         self.later = later
         self._broken: set[CommitSink] = set()
 
     def create(self, session_id: str, log_id: str) -> None:
-        self.logs[session_id] = MemoryLog(log_id, [])
+        self.logs[session_id] = KeptLog(log_id, [])
 
-    async def load(self, session_id: str) -> MemoryLog | None:
+    async def load(self, session_id: str) -> KeptLog | None:
         await trio.lowlevel.checkpoint()
         log = self.logs.get(session_id)
         return log if log is not None and log.events else None

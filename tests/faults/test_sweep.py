@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from actors.agent import agent as agent_module
 from actors.agent import session as session_module
 from actors.agent.run import LiveRun
 from actors.agent.session import Session
@@ -75,17 +74,16 @@ def test_a_store_that_acknowledges_before_it_keeps_is_found(append: int) -> None
 
 
 def test_a_session_that_publishes_before_it_registers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Hasty(Session):
-        __slots__ = ()
+    append = Session.append
 
-        def append(self, events: Sequence[ev.Event], *, run: str = "", cause: str = "") -> int:
-            for event in events:
-                if isinstance(event, ev.AskOpened):
-                    for reader in self._readers:
-                        reader.offer(event)
-            return super().append(events, run=run, cause=cause)
+    def hasty(session: Session, events: Sequence[ev.Event], *, run: str = "", cause: str = "") -> int:
+        for event in events:
+            if isinstance(event, ev.AskOpened):
+                for reader in session._readers:
+                    reader.offer(event)
+        return append(session, events, run=run, cause=cause)
 
-    monkeypatch.setattr(agent_module, "Session", Hasty)
+    monkeypatch.setattr(Session, "append", hasty)
     with pytest.raises(Found, match="an ask was seen before it could be answered"):
         play(Case())
 

@@ -239,7 +239,9 @@ async def test_a_second_reader_is_refused_and_the_first_goes_on(autojump_clock: 
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 1.0])
-async def test_a_task_that_still_reads_when_the_owner_leaves_is_woken(autojump_clock: MockClock, delay_s: float) -> None:
+async def test_a_task_that_still_reads_when_the_owner_leaves_is_woken(
+    autojump_clock: MockClock, delay_s: float
+) -> None:
     store = SlowStore(delay_s=delay_s) if delay_s else MemoryStore()
     async with (
         trio.open_nursery() as keeping,
