@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from protocol.decisions import WhenBusy
 from protocol.errors import Code, Detail, RuleViolation
+from protocol.limits import MAX_NOTE_CHARS
 
 SUBPROTOCOL = "actors.v1"
 PROTOCOL_VERSIONS = (1,)
@@ -21,7 +22,7 @@ PROTOCOL_VERSIONS = (1,)
 Seq = Annotated[int, Meta(ge=0, le=9007199254740991)]
 CommandId = Annotated[str, Meta(min_length=1, max_length=128)]
 Name = Annotated[str, Meta(max_length=256)]
-Note = Annotated[str, Meta(max_length=4_000)]
+Note = Annotated[str, Meta(max_length=MAX_NOTE_CHARS)]
 
 
 class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from protocol.chat import CallOutcome, Part, ToolMessage, UserMessage
 from protocol.errors import Code, Detail, RuleViolation, error_payload
 from protocol.history import CallRecord, Run, State
 from protocol.ids import ask_id, is_blank, run_id
-from protocol.limits import DEFAULT_LIMITS, Limits
+from protocol.limits import DEFAULT_LIMITS, MAX_NOTE_CHARS, Limits
 from protocol.sendable import check_size, check_text
 from protocol.todos import TodoList
 
@@ -113,8 +113,10 @@ def cancel(state: State, run: str = "", *, reason: str = "") -> list[ev.Event]:
     The open asks close here and not when tasks unwind, so that no answer slips in between.
 
     Raises:
-        RuleViolation: `run.unknown` - a run was named which is neither active nor queued.
+        RuleViolation: `run.unknown` - a run was named which is neither active nor queued; `command.invalid` - the
+            reason cannot be recorded.
     """
+    _check_note(reason, "the reason of a cancel")
     if not run or run == state.root:
         target = state.run
         if target is None:
@@ -123,7 +125,7 @@ def cancel(state: State, run: str = "", *, reason: str = "") -> list[ev.Event]:
         target = state.runs[run]
     elif any(queued.id == run for queued in state.queue or ()):
         return [ev.RunCancelled(reason, run=run)]
-    elif run[:1] == "r" and run[1:].isdecimal() and 0 < int(run[1:]) <= state.seq:
+    elif run[:1] == "r" and run[1:].isdecimal() and len(run) < 20 and 0 < int(run[1:]) <= state.seq:
         return []  # it has ended in the meantime
     else:
         raise RuleViolation(Code.RUN_UNKNOWN, f"no run {run!r} is active or queued")
@@ -295,6 +297,17 @@ def find_ask(state: State, target: str) -> AskRecord:
     raise RuleViolation(Code.ASK_UNKNOWN, f"session {state.session_id!r} has no ask {target!r}")
 
 
+def _check_note(text: str, what: str) -> None:
+    if len(text) > MAX_NOTE_CHARS:
+        raise RuleViolation(
+            Code.COMMAND_INVALID, f"{what} has at most {MAX_NOTE_CHARS} characters, not {len(text)}"
+        )
+    try:
+        check_text(text, path=what)
+    except RuleViolation as refused:
+        raise RuleViolation(Code.COMMAND_INVALID, refused.message) from None
+
+
 def _settled(target: str, outcome: AskOutcome) -> RuleViolation:
     return RuleViolation(Code.ASK_SETTLED, f"ask {target!r} is {outcome}", Detail("ask", outcome, f"it is {outcome}"))
 
@@ -329,8 +342,9 @@ def settle_ask(state: State, target: str, outcome: AskOutcome, *, note: str = ""
     """Settle an open ask without an answer: declined by a person, or nobody there who could answer.
 
     Raises:
-        RuleViolation: `ask.settled` or `ask.unknown`.
+        RuleViolation: `ask.settled` or `ask.unknown`; `command.invalid` - the note cannot be recorded.
     """
+    _check_note(note, "the note of an ask")
     record = find_ask(state, target)
     return [
         ev.AskSettled(

@@ -60,3 +60,6 @@ DEFAULT_LIMITS = Limits()
 # Part of the fold, so that every replay forgets the same things: not configurable.
 SETTLED_ASKS_KEPT = 256
 COMMANDS_KEPT = 256
+
+# Words that go with a cancel or a declined ask: part of the wire's schema, so not configurable either.
+MAX_NOTE_CHARS = 4_000

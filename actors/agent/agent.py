@@ -5,10 +5,11 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from types import MappingProxyType
-from typing import cast
+from typing import TypeVar, cast
 
 import trio
 
@@ -33,6 +34,7 @@ from protocol.history import Ack, State
 from protocol.ids import check_session_id
 from protocol.limits import DEFAULT_LIMITS, Limits
 
+T = TypeVar("T")
 logger = logging.getLogger("actors.agent")
 
 
@@ -149,9 +151,17 @@ class Agent(AgentSessions):
         Raises:
             trio.RunFinishedError: Called from another thread when the agent's event loop has ended.
         """
+        return self.in_own_thread(partial(self.broadcast, event, config))
+
+    def in_own_thread(self, call: Callable[[], T]) -> T:
+        """Call a synchronous function in the agent's thread, from whichever thread this is; another one waits for it.
+
+        Raises:
+            trio.RunFinishedError: From another thread, when the agent's event loop has ended.
+        """
         if threading.get_ident() == self._thread:
-            return self.broadcast(event, config)
-        return trio.from_thread.run_sync(self.broadcast, event, config, trio_token=self._token)
+            return call()
+        return trio.from_thread.run_sync(call, trio_token=self._token)
 
     async def attach(self, channel: trio.MemoryReceiveChannel[ExternalEvent], *, session_id: str | None = None) -> None:
         """Feed a session from a memory channel, until the channel ends or the session does. A checkpoint."""
@@ -200,7 +210,8 @@ class Agent(AgentSessions):
         if cause and session is not None and (known := session.known(cause)) is not None:
             return list(known.accepted)
         accepted: list[str] = []
-        self.emitting = cause
+        # A reader that is shown the answer may emit an event of its own, in here.
+        outer, self.emitting = self.emitting, cause
         try:
             for extension in self.hooks.accept:
                 try:
@@ -209,7 +220,7 @@ class Agent(AgentSessions):
                 except Exception:
                     logger.exception("accept() of %s raised; the others are asked all the same", extension.name)
         finally:
-            self.emitting = None
+            self.emitting = outer
         if cause and session is not None and session.known(cause) is None:
             session.note(cause, Ack(session.state.seq, accepted=tuple(accepted)))
         return accepted
@@ -291,7 +302,8 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         if system is None:
             system = await stack.enter_async_context(open_system(name=name))
-        supervisor = await system.supervise(name=f"{name}/sessions", restart="temporary")
+        # No session has a space in its id, so none has the name of its supervisor.
+        supervisor = await system.supervise(name=f"{name}/all sessions", restart="temporary")
         agent = Agent(
             model,
             supervisor,

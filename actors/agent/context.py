@@ -1,6 +1,7 @@
 """`AgentRunContext`: what an extension or a tool sees of its run, and all it may change."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from actors.agent.tools import Tool
@@ -8,11 +9,11 @@ from actors.agent.view import AgentEvent, AgentEventType
 from protocol import decisions
 from protocol import events as ev
 from protocol.asks import Question
-from protocol.chat import Message, ModelRequest, UserMessage
+from protocol.chat import AssistantMessage, Message, ModelRequest, UserMessage
 from protocol.errors import LocalProtocolError
 from protocol.history import Run
 from protocol.phases import Phase
-from protocol.sendable import check_size, copy_json
+from protocol.sendable import check_size, check_text, copy_json
 from protocol.todos import TodoList
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class ToolSet:
 class AgentRunContext:
     """One run, as its hooks and tools see it.
 
-    Every change is a record in the session's log; once the run has ended it is refused with `run.settled`.
+    Every change is a record in the session's log; once the run has ended it is refused with `run.settled`. `emit`,
+    `add_message`, `replace_messages` and `set_state` may be called from the thread of a synchronous tool.
 
     Attributes:
         input_message: The user's message; `on_message` may replace it.
@@ -152,12 +154,23 @@ class AgentRunContext:
         self.tools[tool.name] = tool
 
     def add_message(self, message: Message, index: int | None = None) -> None:
-        """Insert a message into the history, at its end or at `index`."""
-        check_size(message, max_bytes=self._live.agent.limits.max_event_bytes)
+        """Insert a message into the history, at its end or at `index`.
+
+        Raises:
+            RuleViolation: `event.unsendable` or `event.too_large` - the message cannot be recorded.
+        """
+        self._check_message(message)
         self._append(ev.MessageAdded(message, index))
 
     def replace_messages(self, messages: Sequence[Message], *, reason: str = "") -> None:
-        """Replace the whole history."""
+        """Replace the whole history.
+
+        Raises:
+            RuleViolation: `event.unsendable` or `event.too_large` - as `add_message`, of one of the messages.
+        """
+        for message in messages:
+            self._check_message(message)
+        check_text(reason, path="the reason")
         self._append(ev.HistoryReplaced(tuple(messages), reason))
 
     def set_state(self, key: str, value: Any) -> None:
@@ -167,9 +180,11 @@ class AgentRunContext:
             RuleViolation: `event.unsendable` or `event.too_large` - the value is not JSON.
         """
         limits = self._live.agent.limits
-        copied = copy_json(value, max_depth=limits.max_depth, path=key)
-        check_size(copied, max_bytes=limits.max_event_bytes)
-        self._append(ev.StateChanged(key, copied))
+        changed = ev.StateChanged(
+            check_text(key, path="a key of the state"), copy_json(value, max_depth=limits.max_depth, path=key)
+        )
+        check_size(changed, max_bytes=limits.max_event_bytes)
+        self._append(changed)
 
     @overload
     def emit(self, event: AgentEvent, /) -> None: ...
@@ -191,9 +206,11 @@ class AgentRunContext:
         if not name.strip():
             raise LocalProtocolError("a CUSTOM event needs a name")
         limits = self._live.agent.limits
-        copied = cast("dict[str, Any]", copy_json(payload or {}, max_depth=limits.max_depth))
-        check_size(copied, max_bytes=limits.max_event_bytes)
-        self._append(ev.Custom(name, copied))
+        custom = ev.Custom(
+            check_text(name, path="the name of an event"), copy_json(payload or {}, max_depth=limits.max_depth)
+        )
+        check_size(custom, max_bytes=limits.max_event_bytes)
+        self._append(custom)
 
     def open_ask(self, tool_call_id: str, questions: tuple[Question, ...], *, answers_call: bool = True) -> None:
         """Put a question for a call of this turn; the call waits for its outcome before it starts.
@@ -231,7 +248,14 @@ class AgentRunContext:
             turn=turn,
         )
 
+    def _check_message(self, message: Message) -> None:
+        limits = self._live.agent.limits
+        for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
+            copy_json(call.arguments, max_depth=limits.max_depth, path=f"the arguments of {call.name}")
+        check_size(message, max_bytes=limits.max_event_bytes)
+
     def _append(self, event: ev.Event) -> None:
         live = self._live
         live.stamp(event)
-        live.session.append([event], run=live.id)
+        # A synchronous tool runs in a worker thread, and may be given this context there.
+        live.agent.in_own_thread(partial(live.session.append, [event], run=live.id))

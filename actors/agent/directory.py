@@ -170,6 +170,7 @@ class AgentSessions:
         try:
             await self._end_session(session, ref)
         finally:
+            session.closing = False  # where this was cancelled, the session goes on
             del self._closing[session_id]
             closing.set()
 
@@ -184,6 +185,7 @@ class AgentSessions:
         await self.store.release(session.id)
 
     def _cancel_all(self, session: Session, reason: str) -> None:
+        session.closing = True  # first: nothing may start behind what is cancelled here
         for queued in list(session.state.queue or ()):
             session.cancel_run(queued.id, reason)
         session.cancel_run(session.state.root, reason)

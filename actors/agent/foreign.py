@@ -46,8 +46,21 @@ class contain:  # used like a function: `with contain("the tool"):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is not None and not isinstance(error, Exception) and is_foreign(error):
+        if error is None or isinstance(error, Exception):
+            return
+        if is_foreign(error):
             raise self._kind(f"{self._who} {describe_foreign(error)}") from error
+        if isinstance(error, BaseExceptionGroup):
+            group = cast("BaseExceptionGroup[BaseException]", error)
+            own, rest = group.split(_is_foreign_stop)
+            if own is not None and rest is not None:
+                # Together with a cancel of ours, which goes on to its scope; alone the rest would end the application.
+                failed = self._kind(f"{self._who} {describe_foreign(own)}")
+                raise BaseExceptionGroup(group.message, (failed, rest)) from error
+
+
+def _is_foreign_stop(error: BaseException) -> bool:
+    return not isinstance(error, Exception | BaseExceptionGroup) and is_foreign(error)
 
 
 def _kinds(error: BaseException) -> set[str]:

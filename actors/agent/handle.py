@@ -58,8 +58,11 @@ class SessionHandle:
 
         Raises:
             RuleViolation: `session.busy`, `command.invalid`, `session.closed`, `store.failed`.
+            ValueError: `max_turns` is below 1.
         """
         agent = self._agent
+        if max_turns is not None and max_turns < 1:
+            raise ValueError(f"max_turns is at least 1, not {max_turns}")
         message = decisions.user_message(text, limits=agent.limits)
         turns = agent.max_turns if max_turns is None else max_turns
         if turns < 1:

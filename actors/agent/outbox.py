@@ -4,12 +4,15 @@ Events, deltas, acknowledgements and snapshots share one queue with the log, so 
 know what they mean, nor wait for a reader: who does not take an event at once is cut off with its cursor.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from protocol import events as ev
 from protocol.errors import Code, RuleViolation
+
+logger = logging.getLogger("actors.session")
 
 
 class Reader(Protocol):
@@ -64,12 +67,19 @@ class Outbox:
             args: For `action`.
             failed: Called instead if the store fails first.
         """
-        if self._released == len(self.log) and not self._outbox and not self._releasing:
-            action(*args)
-            return
         if self.closed is not None:
             if failed is not None:
                 failed(self.closed)
+            return
+        if self._released == len(self.log) and not self._outbox and not self._releasing:
+            # As in `_release`: what this leads to, a record or another reader's event, waits until it is through.
+            self._releasing = True
+            try:
+                action(*args)
+            finally:
+                self._releasing = False
+            if self._outbox or self._released < self.committed:
+                self._release()
             return
         if self._outbox is None:
             self._outbox = deque()
@@ -91,9 +101,7 @@ class Outbox:
                     break
                 event = self.log[self._released]
                 self._released += 1
-                for reader in self._readers:
-                    if not reader.offer(event):
-                        self._cut_off(reader)
+                self._offer(event)
         finally:
             self._releasing = False
         if outbox is not None and not outbox:
@@ -106,7 +114,7 @@ class Outbox:
     @property
     def watched(self) -> bool:
         """Somebody would see an ephemeral event."""
-        return bool(self._readers)
+        return bool(self._readers or self._outbox)  # whoever is about to join must not miss what is shown until then
 
     def show(self, event: ev.Ephemeral) -> None:
         """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
@@ -115,10 +123,20 @@ class Outbox:
         else:
             self.leave(self._offer, event)
 
-    def _offer(self, event: ev.Ephemeral) -> None:
-        for reader in self._readers:
-            if not reader.offer(event):
+    def _offer(self, event: ev.Event | ev.Ephemeral) -> None:
+        readers = self._readers
+        for reader in readers:
+            if self._readers is not readers and reader not in self._readers:
+                continue  # one before it has detached it, or ended everything
+            if not self._takes(reader, event):
                 self._cut_off(reader)
+
+    def _takes(self, reader: Reader, event: ev.Event | ev.Ephemeral) -> bool:
+        try:
+            return reader.offer(event)
+        except Exception as error:  # the fault of one reader is neither the store's nor the session's
+            logger.error("a reader raised %s and is cut off", type(error).__name__, exc_info=error)
+            return False
 
     def attach(
         self,
@@ -134,15 +152,21 @@ class Outbox:
             reader: Offered every event after this point.
             after: Offer first the records after this seq.
             joined: Called right before, for the reply that must precede the events.
-            failed: Called instead, if the store fails before it could join.
+            failed: Called instead, if the session has ended or the store fails before it could join; by default the
+                reader's `closed`.
         """
+        if failed is None:
+
+            def failed(why: RuleViolation) -> None:
+                reader.closed(why.code, self._released)
+
         self.leave(self._join, reader, after, joined, failed=failed)
 
     def _join(self, reader: Reader, after: int | None, joined: Callable[[], object] | None) -> None:
         if joined is not None:
             joined()
         for event in self.log[after : self._released] if after is not None else ():
-            if not reader.offer(event):
+            if not self._takes(reader, event):
                 reader.closed(Code.LINK_TOO_SLOW, event.seq - 1)
                 return
         self._readers = [*self._readers, reader]

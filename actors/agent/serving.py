@@ -126,7 +126,10 @@ def _perform(session: Session, command: cmd.Params) -> Any:
         case cmd.Answer():
             return _ack(_answer(session, command))
         case cmd.ExternalEvent():
-            event = ExternalEvent(command.name, command.payload)
+            try:
+                event = ExternalEvent(command.name, command.payload)
+            except ValueError as wrong:
+                raise RuleViolation(Code.COMMAND_INVALID, str(wrong)) from None
             config = AgentRunConfig(session_id=session.id)
             return Accepted(tuple(session.agent.broadcast(event, config, cause=command.command)))
         case cmd.Cancel():

@@ -20,6 +20,7 @@ from protocol import events as ev
 from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State, apply
 from protocol.limits import COMMANDS_KEPT
+from protocol.sendable import check_text
 
 if TYPE_CHECKING:
     from actors.agent.agent import Agent
@@ -34,7 +35,9 @@ _FEW_IDS = 64
 class Session(Outbox):
     """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
 
-    __slots__ = ("_noted", "_used", "_waiters", "agent", "callers", "id", "idle", "lives", "nursery", "state")
+    __slots__ = (
+        "_noted", "_used", "_waiters", "agent", "callers", "closing", "id", "idle", "lives", "nursery", "state",
+    )  # fmt: skip
 
     def __init__(self, agent: "Agent", session_id: str) -> None:
         super().__init__()
@@ -43,6 +46,7 @@ class Session(Outbox):
         self.state = State()
         self.lives: tuple[LiveRun, ...] = ()
         self.callers: dict[str, RunStream] | None = None
+        self.closing = False
         self.nursery: trio.Nursery | None = None
         self.idle: trio.Event | None = None
         self._noted: dict[str, Ack] | None = None
@@ -86,12 +90,12 @@ class Session(Outbox):
         except Exception as error:  # it may have kept some or none: as good as one that says so
             self.store_failed(error)
         if self.closed is not None:
-            return state.seq  # the store failed in there: this record is dead, and nothing follows from it
+            return events[-1].seq  # the store failed in there: this record is dead, and nothing follows from it
         for event in events:
             effect = _EFFECTS.get(type(event))
             if effect is not None:
                 effect(self, event)
-        return state.seq
+        return events[-1].seq  # not the head: what followed from them may have been recorded by now
 
     def store_failed(self, error: Exception) -> None:
         """The store will keep nothing more: drop what is uncommitted, close everything. The log decides."""
@@ -121,9 +125,13 @@ class Session(Outbox):
         Raises:
             RuleViolation: What `decide` refuses, or why the session is closed. Nothing changed.
         """
-        if cause and (known := self.known(cause)) is not None:
-            return known
+        if cause:
+            check_text(cause, path="a command's id")
+            if (known := self.known(cause)) is not None:
+                return known
         events = decide(self.state, *args, **options)
+        if (self.closing or self.agent.closed) and events and isinstance(events[0], ev.RunStarted | ev.RunQueued):
+            raise RuleViolation(Code.SESSION_CLOSED, f"session {self.id!r} is being closed, nothing is started in it")
         seq = self.append(events, cause=cause)
         if self.closed is not None:
             raise self.closed

@@ -145,11 +145,6 @@ class Tool:
             ToolError: `tool.invalid_args` - they do not fit, `details` say where; `call.invalid` - the call was never
                 usable.
         """
-        """Return the validated arguments of a call. Never a checkpoint.
-
-        Raises:
-            ToolError: `tool.invalid_args` or `call.invalid`.
-        """
         if call.invalid:
             raise ToolError(call.invalid, code=Code.CALL_INVALID)
         try:

@@ -39,6 +39,7 @@ class Attachment:
         self.snapshot: dict[str, Any] | None = None
         self._detach = detach
         self._seen = 0
+        self._begun = False
         self._ended: LinkClosed | str | None = None
         self._in, self._out = trio.open_memory_channel[tuple[int, Event | None]](max_events)
 
@@ -47,6 +48,7 @@ class Attachment:
         attached: _Attached = read_part(result, _Attached)
         self.log_id, self.mode, self.snapshot = attached.log_id, attached.mode, attached.snapshot
         self.cursor = self._seen = attached.seq
+        self._begun = True
 
     def offer(self, raw: Raw) -> bool:
         """Take one event as it comes in. False: there is no room, the reader of this stream is too slow.
@@ -54,6 +56,8 @@ class Attachment:
         Raises:
             RemoteProtocolError: It is no event, or an event before it is missing.
         """
+        if not self._begun:
+            return True  # of an attachment before this one, which the server has not yet heard is over
         head: EventHead = read_part(raw, EventHead)
         if head.seq and head.seq <= self._seen:
             return True  # delivered twice; applied once

@@ -8,6 +8,7 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -19,6 +20,7 @@ from actors.gateway.listener import accept_forever, open_listeners
 from actors.gateway.ports import ServedAgent
 from actors.gateway.watch import EventEncoder
 from actors.gateway.websocket import GOING_AWAY, SocketClosed, open_socket
+from actors.runtime import Ctx, Replies, open_system
 from protocol.limits import DEFAULT_LIMITS, Limits
 
 logger = logging.getLogger("actors.gateway")
@@ -48,13 +50,10 @@ class Gateway:
         token: What clients must show. Keep it out of logs and query strings.
     """
 
-    def __init__(
-        self, agent: ServedAgent, access: Access, limits: Limits, nursery: trio.Nursery, host: str, port: int
-    ) -> None:
+    def __init__(self, agent: ServedAgent, access: Access, limits: Limits, host: str, port: int) -> None:
         self.host = host
         self.port = port
         self.token = access.token
-        self._nursery = nursery
         self._agent = agent
         self._access = access
         self._limits = limits
@@ -77,11 +76,11 @@ class Gateway:
         """How many connections are open, those included that have not said who they are."""
         return len(self._connections)
 
-    def start(self, listeners: list[trio.SocketListener]) -> None:
-        """Accept from `listeners`, which become the gateway's own."""
+    def start(self, listeners: list[trio.SocketListener], nursery: trio.Nursery) -> None:
+        """Accept from `listeners`, which become the gateway's own, and serve the connections in `nursery`."""
         self._listeners = listeners
         for listener in listeners:
-            self._nursery.start_soon(accept_forever, listener, self._serve, self._nursery)
+            nursery.start_soon(accept_forever, listener, partial(self._serve, nursery), nursery)
 
     async def drain(self, code: int = RESTARTING, reason: str = "") -> None:
         """Take no more connections, close those there are with `code`, and return when they are gone. A checkpoint.
@@ -108,13 +107,14 @@ class Gateway:
 
     async def _wait_empty(self) -> None:
         while self._connections:
-            self._empty = trio.Event()
+            if self._empty.is_set():  # else somebody waits for it, and a new one would leave them waiting
+                self._empty = trio.Event()
             await self._empty.wait()
         await trio.lowlevel.checkpoint()
 
     # ---- one connection
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, nursery: trio.Nursery, stream: trio.SocketStream) -> None:
         name = f"link {next(self._numbers)} from {_peer(stream)}"
         connection = _Connection()
         full = len(self._connections) >= self._limits.max_connections
@@ -125,7 +125,7 @@ class Gateway:
                 if full:
                     await _refuse(stream, _FULL, 0)
                 else:
-                    await self._admit(stream, connection, name)
+                    await self._admit(nursery, stream, connection, name)
         except* Exception as failed:
             logger.error("%s failed: %s", name, ", ".join(_kinds(failed)), exc_info=failed)
         finally:
@@ -135,7 +135,9 @@ class Gateway:
             if not self._connections:
                 self._empty.set()
 
-    async def _admit(self, stream: trio.SocketStream, connection: _Connection, name: str) -> None:
+    async def _admit(
+        self, nursery: trio.Nursery, stream: trio.SocketStream, connection: _Connection, name: str
+    ) -> None:
         head = await read_head(stream, self._access, self._limits)
         if self._draining and head is not None:
             head = _DRAINING
@@ -146,13 +148,15 @@ class Gateway:
                 logger.info("%s refused: %d", name, head.status)
                 await _refuse(stream, head, self._limits.close_deadline_s)
             case Upgrade():
-                await self._run_link(stream, head, connection, name)
+                await self._run_link(nursery, stream, head, connection, name)
 
-    async def _run_link(self, stream: trio.SocketStream, upgrade: Upgrade, connection: _Connection, name: str) -> None:
+    async def _run_link(
+        self, nursery: trio.Nursery, stream: trio.SocketStream, upgrade: Upgrade, connection: _Connection, name: str
+    ) -> None:
         try:
             async with open_socket(stream, upgrade, self._limits) as socket:
                 link = Link(
-                    socket, self._agent, self._limits, self._encoder, self._nursery, name=name, identify=self._identify
+                    socket, self._agent, self._limits, self._encoder, nursery, name=name, identify=self._identify
                 )
                 connection.link = link
                 if self._draining:
@@ -211,30 +215,39 @@ async def open_gateway(
     secret = make_token() if token is None else token
     check_token_shape(secret)
     listeners = await open_listeners(host, port)
-    raised: BaseException | None = None
     try:
         bound = int(listeners[0].socket.getsockname()[1])
         access = make_access(host, bound, secret, hosts=tuple(hosts), origins=tuple(origins))
-        async with trio.open_nursery() as nursery:
-            gateway = Gateway(agent, access, limits, nursery, host, bound)
-            gateway.start(listeners)
+        gateway = Gateway(agent, access, limits, host, bound)
+        async with open_system(name="gateway") as system:
+            name = f"gateway on port {bound}"
+            ref = await system.spawn(gateway_actor, gateway, listeners, name=name, own_nursery=True)
             try:
                 yield gateway
             finally:
                 # Shielded, or a cancelled host would cut its clients off without a word. Bounded by drain itself.
                 with trio.move_on_after(limits.drain_deadline_s + 2 * limits.close_deadline_s, shield=True):
                     await gateway.drain(GOING_AWAY)
-                nursery.cancel_scope.cancel(reason="the gateway has closed")
-    except BaseExceptionGroup as group:
-        # Connections are isolated, so a single error is what the block raised, and it comes out as it was raised.
-        raised, *others = group.exceptions
-        if others:
-            raise
+                ref.stop("the gateway has closed")
     finally:
         for listener in listeners:
             listener.socket.close()
-    if raised is not None:
-        raise raised
+
+
+class Drain(Replies[None]):
+    """Ask the gateway's actor to close: the reply comes when every connection is gone. See `Gateway.drain`."""
+
+    def __init__(self, code: int = RESTARTING, reason: str = "") -> None:
+        self.code = code
+        self.reason = reason
+
+
+async def gateway_actor(ctx: Ctx[Drain], gateway: Gateway, listeners: list[trio.SocketListener]) -> None:
+    """The actor that owns the listeners; the links are tasks in its nursery."""
+    gateway.start(listeners, ctx.nursery)
+    async for message in ctx:
+        await gateway.drain(message.code, message.reason)
+        message.reply.send(None)
 
 
 async def _refuse(stream: trio.SocketStream, refused: Refused, linger_s: float) -> None:

@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 import trio
 
+from actors import ScriptedModel, open_agent
 from actors.gateway import open_gateway
-from actors.gateway.gateway import RESTARTING
+from actors.gateway.access import make_access, make_token
+from actors.gateway.gateway import RESTARTING, Drain, Gateway, gateway_actor
 from actors.gateway.link import Link
+from actors.gateway.listener import open_listeners
 from actors.models.scripted import call, pause, say
+from actors.runtime import open_system
 from protocol.limits import Limits
 
 TEXT, CONTINUATION, BINARY, CLOSE, PING, PONG = 1, 0, 2, 8, 9, 10
@@ -583,3 +587,21 @@ async def test_a_client_that_resets_during_the_upgrade_is_no_error(
             client.reset()
         await good(gateway)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_the_gateway_is_an_actor_that_drains_when_it_is_asked_to() -> None:
+    """Its own system, so that nothing of it outlives its block: the listeners and links are tasks in its nursery."""
+    async with open_system() as system, open_agent(ScriptedModel([])) as agent:
+        listeners = await open_listeners("127.0.0.1", 0)
+        port = listeners[0].socket.getsockname()[1]
+        gateway = Gateway(agent, make_access("127.0.0.1", port, make_token()), Limits(), "127.0.0.1", port)
+        ref = await system.spawn(gateway_actor, gateway, listeners, own_nursery=True)
+        await trio.testing.wait_all_tasks_blocked()
+        client = await trio.open_tcp_stream("127.0.0.1", port)
+        with trio.fail_after(10):
+            await ref.ask(Drain())
+        assert gateway.connections == 0
+        await client.aclose()
+        with pytest.raises(OSError, match="onnect"):
+            await trio.open_tcp_stream("127.0.0.1", port)
+        ref.stop()
