@@ -70,14 +70,23 @@ class AgentSessions:
             RuleViolation: `session.closed` - the agent is closed; `session.limit`; `store.failed`.
         """
         session = self._sessions.get(session_id)
-        while session is None or session_id in self._opening or session_id in self._closing:
+        if session is None or session_id in self._opening or session_id in self._closing:
+            session, _ = await self._open(session_id)
+        return session
+
+    async def _open(self, session_id: str) -> tuple[Session, bool]:
+        """`open`, and whether it was this call that made the session."""
+        made = False
+        while True:
             changing = self._opening.get(session_id, self._closing.get(session_id))
+            session = self._sessions.get(session_id)
             if changing is not None:
                 await changing.wait()
-            else:
+            elif session is None:
                 await self._make(session_id)
-            session = self._sessions.get(session_id)
-        return session
+                made = True
+            else:
+                return session, made
 
     async def _make(self, session_id: str) -> None:
         if self.closed:
@@ -140,8 +149,7 @@ class AgentSessions:
     async def open_session(self, session_id: str | None = None) -> tuple[SessionHandle, bool]:
         """Return a session's handle and whether it was made now; without an id, one is minted. May be a checkpoint."""
         wanted = f"s-{secrets.token_hex(8)}" if session_id is None else check_session_id(session_id)
-        created = wanted not in self._sessions
-        await self.open(wanted)
+        _, created = await self._open(wanted)
         return SessionHandle(self._agent, wanted), created
 
     def find_session(self, session_id: str) -> SessionHandle | None:

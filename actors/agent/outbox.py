@@ -114,12 +114,22 @@ class Outbox:
     @property
     def watched(self) -> bool:
         """Somebody would see an ephemeral event."""
-        return bool(self._readers or self._outbox)  # whoever is about to join must not miss what is shown until then
+        if self._readers:
+            return True
+        # Whoever is about to join must not miss what is shown until then.
+        return bool(self._outbox) and any(item[1] == self._join for item in self._outbox)
 
     def show(self, event: ev.Ephemeral) -> None:
         """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
         if self._released == len(self.log) and not self._outbox and not self._releasing:
-            self._offer(event)
+            # `leave` with fewer steps, for the most frequent thing there is.
+            self._releasing = True
+            try:
+                self._offer(event)
+            finally:
+                self._releasing = False
+            if self._outbox or self._released < self.committed:
+                self._release()
         else:
             self.leave(self._offer, event)
 
@@ -182,7 +192,10 @@ class Outbox:
     def end(self, why: RuleViolation) -> None:
         """Release nothing more: what waits is told that it failed, readers that it is over."""
         self.closed = why
-        outbox, self._outbox = list(self._outbox or ()), None
+        outbox = list(self._outbox or ())
+        if self._outbox:
+            self._outbox.clear()  # `_release` may be at work on it, further down in the stack
+        self._outbox = None
         readers, self._readers = self._readers, []
         for _, _, _, failed in outbox:
             if failed is not None:

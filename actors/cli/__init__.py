@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: For `--help`, `--version` and wrong arguments, as argparse does.
     """
+    _replace_closed_streams()
     options = parse(argv)
     for stream in (sys.stdout, sys.stderr):
         # A sign that the terminal cannot show must not end a run.
@@ -33,11 +34,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return CANCELLED
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            with suppress(OSError):
+                print(f"actors: cannot write the output: {error.strerror}", file=sys.stderr)
+            return FAILED
         if error.errno not in (errno.EPIPE, errno.EIO):
             raise
         return PIPE_BROKEN
     finally:
         _flush()
+
+
+def _replace_closed_streams() -> None:
+    """Give a stream that the shell has closed (`<&-`, `>&-`) something to stand on: Python sets it to None.
+
+    It comes first, so that the number of a closed stream is not given to a socket.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays open as long as the process
 
 
 def _flush() -> None:

@@ -1,11 +1,15 @@
 """Which agent a command runs: the embedded one, or one of the user's own by `module:name`."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from actors.cli.codes import USAGE, CommandFailed
 
@@ -15,21 +19,31 @@ if TYPE_CHECKING:
 Factory = Callable[[], object]
 
 
-def default_agent() -> "AbstractAsyncContextManager[Agent]":
-    """Return the embedded agent: it works off a Markdown checklist and needs no network and no key."""
+def default_agent(max_turns: int = 0) -> "AbstractAsyncContextManager[Agent]":
+    """Return the embedded agent: it works off a Markdown checklist and needs no network and no key.
+
+    Args:
+        max_turns: Model calls that a run will have, where those are more than usual: longer lists are then taken.
+    """
     from actors import AskUserExtension, ChecklistModel, TodoWriteExtension, open_agent
+    from protocol.limits import DEFAULT_LIMITS
 
-    return open_agent(ChecklistModel(), extensions=[TodoWriteExtension(), AskUserExtension()])
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, max_turns=max(max_turns, DEFAULT_LIMITS.max_turns))
+    return open_agent(ChecklistModel(limits=limits), extensions=[TodoWriteExtension(), AskUserExtension()])
 
 
-def find_factory(spec: str) -> Factory:
+def find_factory(spec: str, max_turns: int | None = None) -> Factory:
     """Return what makes the agent. The module is also looked for in the current directory.
+
+    Args:
+        spec: `module:name`, or "" for the embedded agent.
+        max_turns: What the embedded agent is told of the runs it will have; None if they are as usual.
 
     Raises:
         CommandFailed: The module or the name in it does not exist, cannot be imported, or cannot be called.
     """
     if not spec:
-        return default_agent
+        return default_agent if max_turns is None else partial(default_agent, max_turns)
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise CommandFailed(f"--agent is MODULE:NAME, for example mypackage.agents:make, not {spec!r}", USAGE)
@@ -70,8 +84,25 @@ def make_agent(factory: Factory, spec: str) -> "AbstractAsyncContextManager[Agen
             raise
         raise CommandFailed(f"--agent: {spec}() raised {type(error).__name__}: {error}") from error
     if not isinstance(made, AbstractAsyncContextManager):
+        if inspect.iscoroutine(made):
+            made.close()  # Python would complain that it was never awaited
         raise CommandFailed(
             f"--agent: {spec}() must return an async context manager, as open_agent(...) does, "
             f"not {type(made).__name__}", USAGE
         )  # fmt: skip
     return cast("AbstractAsyncContextManager[Agent]", made)
+
+
+def check_agent(agent: object, spec: str) -> None:
+    """Refuse what the user's context manager gave if it is no agent.
+
+    Raises:
+        CommandFailed: It is something else.
+    """
+    from actors.agent.agent import Agent
+
+    if not isinstance(agent, Agent):
+        raise CommandFailed(
+            f"--agent: {spec}() must open an agent, as open_agent(...) does, not an object of type "
+            f"{type(agent).__name__}", USAGE
+        )  # fmt: skip

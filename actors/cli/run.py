@@ -5,7 +5,7 @@ import sys
 import trio
 
 from actors.agent.agent import Agent
-from actors.cli.agents import find_factory, make_agent
+from actors.cli.agents import check_agent, find_factory, make_agent
 from actors.cli.arguments import Options
 from actors.cli.codes import CANCELLED, COMPLETED, FAILED, NO_RESPONDER, CommandFailed
 from actors.cli.files import read_answers, read_task
@@ -32,11 +32,12 @@ def run(options: Options) -> int:
     """
     text = read_task(options.file)
     answers = read_answers(options.answers)
-    factory = find_factory(options.agent)
+    factory = find_factory(options.agent, options.max_turns)
 
     async def main() -> int:
         with last_resort(ABORT_S, CANCELLED) as resort, plain_errors():
             async with make_agent(factory, options.agent) as agent:
+                check_agent(agent, options.agent)
                 watch, ended = await _run_on(agent, text, answers, options, resort)
         return exit_code(watch, ended)
 

@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from actors.agent.agent import Agent
-from actors.cli.agents import find_factory, make_agent
+from actors.cli.agents import check_agent, find_factory, make_agent
 from actors.cli.arguments import Options
 from actors.cli.codes import COMPLETED, FAILED, USAGE, CommandFailed
 from actors.cli.files import read_token, write_token
@@ -49,6 +49,7 @@ def serve(options: Options) -> int:
             with last_resort(LAST_S, FAILED, cleanup) as resort, plain_errors():
                 with trio.CancelScope() as scope:
                     async with make_agent(factory, options.agent) as agent:
+                        check_agent(agent, options.agent)
                         await _serve(agent, options, token, path, scope, resort)
             return COMPLETED
 

@@ -154,7 +154,7 @@ def parse_answers(text: str) -> AnswerFile:
         raise AnswersInvalid(f"is not JSON: {reason}") from None
     if isinstance(content, dict):
         answers = cast("dict[str, object]", content)
-        return AnswerFile({key: _checked(f"the answer to {one_line(key, 60)!r}", answers[key]) for key in answers})
+        return AnswerFile({key: _checked(repr(one_line(key, 60)), answers[key]) for key in answers})
     if isinstance(content, list):
         return AnswerFile([_checked(f"answer {n}", v) for n, v in enumerate(cast("list[object]", content), 1)])
     raise AnswersInvalid("must be an object (question text to answer) or an array (answers in order)")
@@ -165,7 +165,7 @@ def _checked(which: str, answer: object) -> Answer:
         return None
     values = cast("list[object]", answer) if isinstance(answer, list) else [answer]
     if not values or not all(isinstance(value, str) and not is_blank(value) for value in values):
-        raise AnswersInvalid(f"{which} must be a text, a list of texts, or null to decline")
+        raise AnswersInvalid(f"has for {which} neither a text, nor a list of texts, nor null to decline")
     return cast("Answer", answer)
 
 

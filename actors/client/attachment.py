@@ -28,6 +28,7 @@ class Attachment:
         mode: `tail` where the cursor fitted; `snapshot`; or `reset` where the log is another one than was known.
         snapshot: The state at the beginning, where the mode is not `tail`.
         log_id: Which log this is.
+        begun: The server has answered; before that, what comes is of an attachment before this one.
         cursor: The last durable seq that was taken; with `log_id` it is all that attaching again needs.
     """
 
@@ -39,7 +40,7 @@ class Attachment:
         self.snapshot: dict[str, Any] | None = None
         self._detach = detach
         self._seen = 0
-        self._begun = False
+        self.begun = False
         self._ended: LinkClosed | str | None = None
         self._in, self._out = trio.open_memory_channel[tuple[int, Event | None]](max_events)
 
@@ -48,7 +49,7 @@ class Attachment:
         attached: _Attached = read_part(result, _Attached)
         self.log_id, self.mode, self.snapshot = attached.log_id, attached.mode, attached.snapshot
         self.cursor = self._seen = attached.seq
-        self._begun = True
+        self.begun = True
 
     def offer(self, raw: Raw) -> bool:
         """Take one event as it comes in. False: there is no room, the reader of this stream is too slow.
@@ -56,8 +57,8 @@ class Attachment:
         Raises:
             RemoteProtocolError: It is no event, or an event before it is missing.
         """
-        if not self._begun:
-            return True  # of an attachment before this one, which the server has not yet heard is over
+        if not self.begun:
+            return True  # the server has not yet heard that the one before is over
         head: EventHead = read_part(raw, EventHead)
         if head.seq and head.seq <= self._seen:
             return True  # delivered twice; applied once

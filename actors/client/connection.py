@@ -206,8 +206,9 @@ class Connection:
             self._event(read_part(incoming.params, EventParams))
         elif incoming.method == "detached":
             detached: DetachedParams = read_part(incoming.params, DetachedParams)
-            attachment = self._attached.pop(detached.session, None)
-            if attachment is not None:
+            attachment = self._attached.get(detached.session)
+            if attachment is not None and attachment.begun:  # else it was said of the one before
+                del self._attached[detached.session]
                 attachment.end(detached.code)
         elif not incoming.method:
             self._answer(incoming)

@@ -687,3 +687,25 @@ def test_a_list_is_recorded_with_the_call_that_wrote_it() -> None:
     run = session.start()
     assert decisions.write_todos(run, TODOS, "c1") == [ev.TodosChanged(TODOS, "c1", run="r2")]
     assert decisions.write_todos(run, None) == [ev.TodosChanged(None, run="r2")]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("\ud800", " holds half a character (a lone surrogate) at 0"),
+        ("x" * 4_001, " has at most 4000 characters, not 4001"),
+    ],
+)
+def test_words_that_cannot_be_recorded_refuse_the_command_and_change_nothing(words: str, message: str) -> None:
+    session = Session()
+    with pytest.raises(RuleViolation) as raised:
+        decisions.cancel(session.state, reason=words)
+    assert (raised.value.code, raised.value.message) == ("command.invalid", f"the reason of a cancel{message}")
+    with pytest.raises(RuleViolation) as raised:
+        decisions.settle_ask(session.state, "c1", AskOutcome.DECLINED, note=words)
+    assert (raised.value.code, raised.value.message) == ("command.invalid", f"the note of an ask{message}")
+
+
+def test_a_run_id_of_any_length_is_a_run_that_is_not_known() -> None:
+    with pytest.raises(RuleViolation, match=r"^run\.unknown: no run 'r9999"):
+        decisions.cancel(Session().state, "r" + "9" * 5_000)

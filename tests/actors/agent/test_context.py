@@ -2,6 +2,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from actors import (
@@ -18,7 +19,7 @@ from actors import (
 from actors.agent.context import MessagesView
 from actors.models.scripted import call, say
 from protocol.asks import Question
-from protocol.chat import Message
+from protocol.chat import AssistantMessage, Message, ToolCall
 from protocol.errors import LocalProtocolError
 from protocol.limits import Limits
 from tests.scenarios.staging import staged, write
@@ -225,3 +226,50 @@ async def test_after_the_end_of_the_run_every_change_is_refused(autojump_clock: 
             with pytest.raises(RuleViolation, match=r"^run\.settled: run r2 of session 's' has ended$"):
                 change()
         assert agent.session("s").seq == head
+
+
+@pytest.mark.parametrize(
+    ("do", "message"),
+    [
+        (lambda c: c.emit("a\ud800", {}), "the name of an event holds half a character (a lone surrogate) at 1"),
+        (lambda c: c.set_state("\ud800", 1), "a key of the state holds half a character (a lone surrogate) at 0"),
+        (lambda c: c.replace_messages([UserMessage("a"), UserMessage("\ud800")]), "cannot be written as JSON: "),
+        (lambda c: c.replace_messages([], reason="\ud800"), "the reason holds half a character"),
+        (
+            lambda c: c.add_message(AssistantMessage("", (ToolCall("x", "pay", {"sum": float("nan")}),))),
+            "the arguments of pay.sum is nan, which JSON cannot say",
+        ),
+    ],
+)
+async def test_what_could_not_be_sent_is_refused_before_it_is_recorded(
+    do: Callable[[AgentRunContext], None], message: str, autojump_clock: MockClock
+) -> None:
+    refused: list[RuleViolation] = []
+
+    async def attempt(context: AgentRunContext) -> None:
+        before = context.session.state.seq
+        with pytest.raises(RuleViolation) as raised:
+            do(context)
+        assert context.session.state.seq == before
+        refused.append(raised.value)
+
+    async with staged([say("one")], extensions=[_in("before_run", attempt)]) as agent:
+        await agent.run("go")
+    assert refused[0].code == "event.unsendable" and refused[0].message.startswith(message)
+
+
+async def test_a_tool_in_a_worker_thread_may_change_its_run() -> None:
+    @tool
+    def work(context: AgentRunContext) -> str:
+        """Work."""
+        context.emit("progress", {"done": 1})
+        context.set_state("half", True)
+        context.add_message(SystemMessage("half of it is done"))
+        return "all of it"
+
+    async with staged([call("work"), say("one")], tools=[work]) as agent:
+        with trio.fail_after(5):
+            async with agent.stream("go") as events:
+                seen = [event.type async for event in events if event.type in (T.CUSTOM, T.TOOL_COMPLETED)]
+        assert seen == [T.CUSTOM, T.TOOL_COMPLETED]
+        assert SystemMessage("half of it is done") in agent.session().history

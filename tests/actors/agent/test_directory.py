@@ -1,11 +1,18 @@
 """How sessions are opened: what the rest of it does is in `test_agent.py` and the scenarios."""
 
-import pytest
-from trio.testing import MockClock
+from typing import Any, Literal
 
-from actors import ScriptedModel, open_agent
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from actors import Agent, ScriptedModel, open_agent, tool
+from actors.agent.handle import SessionHandle
 from actors.agent.memory import MemoryLog, MemoryStore
+from actors.models.scripted import call, say
+from protocol import commands as cmd
 from protocol.errors import RuleViolation
+from tests.scenarios.staging import staged
 
 
 class Broken(MemoryStore):
@@ -32,3 +39,87 @@ async def test_a_store_that_cannot_open_a_log_refuses_with_its_code(
             with pytest.raises(RuleViolation, match=r"^store.failed: session 's' could not be loaded: OSError$"):
                 await agent.open("s")
         assert agent.find("s") is None
+
+
+async def test_no_id_of_a_session_collides_with_what_the_agent_runs_itself(autojump_clock: MockClock) -> None:
+    async with staged([say("one"), say("two")]) as agent:
+        for name in ("sessions", "all_sessions"):
+            await agent.run("go", session_id=name)
+
+
+async def _cleaning() -> str:
+    """Clean up for half a second when it is cancelled."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.move_on_after(1, shield=True):
+            await trio.sleep(0.5)
+    return ""
+
+
+@pytest.mark.parametrize("when_busy", ["reject", "queue"])
+async def test_nothing_starts_in_a_session_that_is_being_closed(
+    when_busy: Literal["reject", "queue"], autojump_clock: MockClock
+) -> None:
+    replies: list[Any] = []
+    async with staged([call("work"), call("work")], tools=[tool(_cleaning, name="work")]) as agent:
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.session("s").close)
+            await trio.sleep(0.1)
+            prompt = cmd.Prompt(session="s", text="again", when_busy=when_busy)
+            await agent.session("s").submit(prompt, replies.append)
+        assert trio.current_time() == began + 0.5
+    expected = "session.busy: " if when_busy == "reject" else "session.closed: session 's' is being closed, nothing is"
+    assert str(replies[0]).startswith(expected)
+
+
+async def test_nothing_starts_in_an_agent_that_is_being_closed(autojump_clock: MockClock) -> None:
+    async def prompt_again(handle: SessionHandle) -> None:
+        await trio.sleep(0.1)
+        with pytest.raises(RuleViolation, match=r"^session\.closed: session 's' is being closed, nothing is started"):
+            await handle.prompt("again", when_busy="queue")
+
+    async with trio.open_nursery() as nursery:
+        async with staged([call("work"), call("work")], tools=[tool(_cleaning, name="work")]) as agent:
+            await agent.session("s").prompt("go")
+            await wait_all_tasks_blocked()
+            nursery.start_soon(prompt_again, agent.session("s"))
+            began = trio.current_time()
+        assert trio.current_time() == began + 0.5
+
+
+async def test_a_close_that_was_given_up_leaves_a_session_that_works(autojump_clock: MockClock) -> None:
+    async with staged([call("work"), say("one")], tools=[tool(_cleaning, name="work")]) as agent:
+        await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()
+        with trio.move_on_after(0.1):
+            await agent.session("s").close()
+        await agent.session("s").wait_idle()
+        assert (await agent.run("again", session_id="s")).content == "one"
+
+
+async def test_a_session_is_said_to_be_made_by_whom_it_was_made_for(autojump_clock: MockClock) -> None:
+    made: list[bool] = []
+
+    async def open_it() -> None:
+        made.append((await agent.open_session("s"))[1])
+
+    async with staged([]) as agent:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(open_it)
+        assert sorted(made) == [False, False, True]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(agent.close_session, "s")
+            await wait_until_closing(agent)
+            await open_it()
+        assert made[-1] is True, "the one before was closed meanwhile"
+
+
+async def wait_until_closing(agent: Agent) -> None:
+    session = agent.find("s")
+    while session is not None and not session.closing:  # noqa: ASYNC110 - there is no event for it
+        await trio.lowlevel.checkpoint()

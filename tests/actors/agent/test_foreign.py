@@ -58,3 +58,20 @@ async def test_a_block_that_contains_lets_errors_and_real_cancels_go_on() -> Non
         with contain("Planner"):
             await trio.lowlevel.checkpoint()
     assert scope.cancelled_caught
+
+
+async def test_what_is_foreign_beside_a_real_cancel_becomes_an_error_and_the_cancel_goes_on_a18() -> None:
+    with pytest.RaisesGroup(pytest.RaisesExc(ToolError, match="^pay ended with SystemExit, though nobody")):
+        with trio.CancelScope() as scope, contain("pay", ToolError):
+            async with trio.open_nursery() as nursery:
+
+                async def leave() -> None:
+                    try:
+                        await trio.sleep_forever()
+                    finally:
+                        raise SystemExit(3)
+
+                nursery.start_soon(leave)
+                await trio.lowlevel.checkpoint()
+                scope.cancel()
+                await trio.sleep_forever()

@@ -118,3 +118,22 @@ async def test_max_turns_of_a_prompt_counts_for_its_run(autojump_clock: MockCloc
         assert agent.find("s").state.run.max_turns == 1  # type: ignore[union-attr]
         await agent.session("s").cancel()
         await agent.session("s").wait_idle()
+
+
+async def test_a_prompt_has_at_least_one_model_call(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        with pytest.raises(ValueError, match=r"^max_turns is at least 1, not 0$"):
+            await agent.session("s").prompt("go", max_turns=0)
+
+
+async def test_words_that_cannot_be_recorded_are_refused_and_end_nothing(autojump_clock: MockClock) -> None:
+    async with staged([ask("q1")]) as agent:
+        handle = agent.session("s")
+        await handle.prompt("go")
+        await wait_all_tasks_blocked()
+        with pytest.raises(RuleViolation, match=r"^command\.invalid: the reason of a cancel holds half a character"):
+            await handle.cancel("\ud800")
+        with pytest.raises(RuleViolation, match=r"^command\.invalid: the note of an ask holds half a character"):
+            await handle.decline("q1", note="\ud800")
+        assert handle.status == "waiting"
+        await handle.cancel()

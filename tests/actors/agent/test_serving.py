@@ -254,3 +254,11 @@ async def test_what_is_in_the_mailbox_of_a_session_that_ends_is_answered(autojum
         answered = [reply for reply in replies if isinstance(reply, StateResult)]
         assert len(replies) == 3
         assert [reply.code for reply in replies[len(answered) :]] == ["store.failed"] * (3 - len(answered))
+
+
+async def test_a_blank_event_is_refused_and_ends_nothing(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        refused = await _submit(agent, cmd.ExternalEvent(session="s", name=" "))
+        assert str(refused) == "command.invalid: an external event's name must not be blank"
+        assert agent.find("s") is session

@@ -385,3 +385,41 @@ async def test_a_store_that_raises_has_failed(autojump_clock: MockClock, caplog:
         session.append(_emit("a"))
         assert session.closed is not None and session.closed.code == Code.STORE_FAILED
     assert [r.getMessage() for r in caplog.records] == ["session s: the store failed: disk"]
+
+
+async def test_who_waits_to_join_misses_nothing_that_is_shown_until_then_d04(autojump_clock: MockClock) -> None:
+    store = HandStore()
+    async with staged([], store=store) as agent:
+        session = await _by_hand(agent)
+        assert not session.watched or session.committed < session.state.seq
+        store.commit()
+        assert not session.watched
+        session.append(_emit("a"))
+        session.attach(Reader())
+        assert session.watched, "a model's text is only shown while somebody watches"
+
+
+async def test_a_repeated_command_gets_the_very_acknowledgement_of_the_first(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        reader = Reader()
+        session.attach(reader)
+
+        def offer(event: ev.Event) -> bool:
+            if isinstance(event, ev.Custom) and event.name == "a":
+                session.append(_emit("behind it"))
+            return True
+
+        reader.offer = offer  # type: ignore[method-assign]
+        first = session.act("k1", lambda _: _emit("a"))
+        assert session.act("k1", lambda _: _emit("a")) == first == Ack(2)
+        assert session.state.seq == 3
+        session.detach(reader)
+
+
+async def test_the_id_of_a_command_can_be_recorded_or_is_refused(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        with pytest.raises(RuleViolation, match=r"^event\.unsendable: a command's id holds half a character"):
+            session.act("\ud800", lambda _: _emit("a"))
+        assert session.state.seq == 1

@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
-from actors.cli.agents import default_agent, find_factory, make_agent
+from actors.cli.agents import check_agent, default_agent, find_factory, make_agent
 from actors.cli.codes import CommandFailed
 
 
@@ -71,3 +72,22 @@ def test_what_the_callable_returns_must_be_an_agent_to_be_opened() -> None:
 
     made = opened()
     assert make_agent(lambda: made, "m:f") is made
+
+
+async def never_awaited() -> None:
+    await trio.lowlevel.checkpoint()
+
+
+def test_an_async_callable_is_refused_without_a_warning() -> None:
+    with pytest.raises(CommandFailed, match=r"^--agent: m:f\(\) must return an async .*, not coroutine$"):
+        make_agent(never_awaited, "m:f")
+
+
+async def test_what_is_opened_must_be_an_agent() -> None:
+    async with default_agent() as agent:
+        check_agent(agent, "")
+    with pytest.raises(CommandFailed) as refused:
+        check_agent(5, "m:f")
+    assert (refused.value.exit_code, str(refused.value)) == (
+        2, "--agent: m:f() must open an agent, as open_agent(...) does, not an object of type int"
+    )  # fmt: skip

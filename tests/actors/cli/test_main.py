@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONUTF8": "1"}
 
 
@@ -47,3 +49,26 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=30) == 141
+
+
+def shell(line: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        ["sh", "-c", line, sys.executable], input=text, capture_output=True, encoding="utf-8", check=False, timeout=60,
+        env=ENVIRONMENT,
+    )  # fmt: skip
+
+
+def test_a_closed_input_is_an_empty_one() -> None:
+    done = shell('"$0" -m actors run - <&-')
+    assert (done.returncode, done.stderr) == (2, "actors: standard input is empty: there is nothing to run\n")
+
+
+def test_a_closed_output_does_not_end_the_run() -> None:
+    done = shell('"$0" -m actors run - >&-', "- one\n")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_an_output_without_room_is_a_failure_in_one_line() -> None:
+    done = shell('"$0" -m actors run - >/dev/full', "- one\n")
+    assert (done.returncode, done.stderr) == (1, "actors: cannot write the output: No space left on device\n")

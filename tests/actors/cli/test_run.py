@@ -79,6 +79,16 @@ def test_a_failed_run_says_code_and_message(task: str, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("actors: run.max_turns: ")
 
 
+def test_a_list_that_takes_more_turns_than_usual_runs_with_more_turns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "long.md"
+    path.write_text("".join(f"- Step {n}\n- Question {n}?\n" for n in range(40)))
+    given = answers(tmp_path, ["yes"] * 40)
+    assert main(["run", str(path), "--answers", given, "--max-turns", "100"]) == 0
+    assert "✔ completed · 80 of 80 done" in capsys.readouterr().out
+
+
 def test_an_agent_of_ones_own_is_used(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -404,3 +404,24 @@ async def test_command_ids_differ_within_and_between_connections(serve: Serve) -
 
     async with serve(served) as url, connect(url) as one, connect(url) as other:
         assert len({one.new_command(), one.new_command(), other.new_command()}) == 3
+
+
+async def test_what_still_comes_of_an_attachment_before_is_not_taken_for_the_new_one_d04(serve: Serve) -> None:
+    async def served(peer: Any) -> None:
+        await peer.attached(durable(8), durable(9), durable(10), seq=7)
+        again = await peer.read()
+        assert again["params"] == {"session": "s", "log_id": "l1", "cursor": 8}
+        await peer.send(event(durable(11)), {"method": "detached", "params": {"session": "s", "code": "x.y", "seq": 11}})
+        result = {"session": "s", "log_id": "l1", "seq": 8, "mode": "tail", "snapshot": None}
+        await peer.send({"id": again["id"], "result": result}, *(event(durable(seq)) for seq in range(9, 13)))
+        await peer.ignore()
+
+    async with serve(served) as url, connect(url, max_events=1) as connection:
+        slow = await connection.attach("s")
+        assert (await slow.receive()).seq == 8
+        with pytest.raises(Detached, match="too_slow"):
+            while True:
+                await slow.receive()
+        quick = await connection.attach("s", log_id=slow.log_id, cursor=8)
+        assert connection.closed is None
+        assert (await quick.receive()).seq == 9

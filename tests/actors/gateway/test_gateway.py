@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from actors import ScriptedModel, open_agent
 from actors.gateway import open_gateway
@@ -605,3 +606,15 @@ async def test_the_gateway_is_an_actor_that_drains_when_it_is_asked_to() -> None
         with pytest.raises(OSError, match="onnect"):
             await trio.open_tcp_stream("127.0.0.1", port)
         ref.stop()
+
+
+async def test_two_who_drain_at_once_both_return_when_the_last_client_has_gone(served: Any, dial: Any) -> None:
+    limits = Limits(drain_deadline_s=30, close_deadline_s=30, head_deadline_s=30)
+    async with served(limits=limits) as (_, gateway):
+        mute = await dial(gateway)
+        with trio.fail_after(3):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                nursery.start_soon(gateway.drain)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                await mute.aclose()
