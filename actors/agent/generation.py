@@ -68,6 +68,21 @@ class Partial:
         session.show(kind(*fields, run=live.id, path=live.record.path, base=session.state.seq, time=now))
 
 
+def open_stream(open_it: Callable[[], AsyncIterator[ModelEvent]]) -> AsyncIterator[ModelEvent]:
+    """Return the model's stream, of which nothing is read yet.
+
+    Raises:
+        RuleViolation, ModelError: As `stream_message`, where the model raised at once.
+    """
+    try:
+        with contain("the model", ModelError):
+            return open_it()
+    except (RuleViolation, ModelError):
+        raise
+    except Exception as error:
+        raise ModelError(f"the model raised {failure(error)[1]}") from error
+
+
 async def stream_message(
     live: "LiveRun", events: AsyncIterator[ModelEvent], message_id: str, turn: int
 ) -> AssistantMessage:

@@ -16,7 +16,7 @@ from actors.agent.calls import perform_call, perform_together, start_calls, wait
 from actors.agent.context import AgentRunContext
 from actors.agent.extension import MessageAppended, PhaseTransition, RunCancelledEvent
 from actors.agent.foreign import contain
-from actors.agent.generation import close_stream, stream_message
+from actors.agent.generation import close_stream, open_stream, stream_message
 from actors.agent.stream import RunStream
 from actors.agent.tools import failure
 from protocol import decisions, phases
@@ -247,16 +247,17 @@ class LiveRun:
             await extension.before_model(context, request)
             request = context.request(turn)
         await self.enter(Phase.GENERATING)
-        message = await stream_message(self, self._open_model(request), message_id(self.id, turn), turn)
+        events = open_stream(partial(self._open_model, request))
+        message = await stream_message(self, events, message_id(self.id, turn), turn)
         await trio.lowlevel.checkpoint_if_cancelled()
         if message.tool_calls or len(message.content) * 6 > self.agent.limits.max_event_bytes:
             check_size(message, max_bytes=self.agent.limits.max_event_bytes)
         completed = ev.ModelCompleted(message_id(self.id, turn), turn, message, run=self.id, path=record.path)
-        events: list[ev.Event] = [completed]
+        records: list[ev.Event] = [completed]
         if record.steering is not None:
-            events.append(ev.SteeringCompleted(run=self.id, path=record.path))
+            records.append(ev.SteeringCompleted(run=self.id, path=record.path))
         self.partial = None
-        session.append(events, run=self.id)
+        session.append(records, run=self.id)
         await self.enter(Phase.READY)
         if hooks.on_event:
             await self._notify(MessageAppended(self.id, message))

@@ -275,12 +275,15 @@ async def connect(url: str, token: str = "", *, max_events: int = MAX_EVENTS_WAI
         async with trio.open_nursery() as nursery:
             await nursery.start(connection.run, address, token)
             try:
-                connection.server = await connection.call(
-                    "initialize",
-                    protocol=list(PROTOCOL_VERSIONS),
-                    client={"name": "actors-client", "id": connection.client_id},
-                    capabilities={"batch": True},
-                )
+                with trio.move_on_after(CONNECT_S) as greeting:
+                    connection.server = await connection.call(
+                        "initialize",
+                        protocol=list(PROTOCOL_VERSIONS),
+                        client={"name": "actors-client", "id": connection.client_id},
+                        capabilities={"batch": True},
+                    )
+                if greeting.cancelled_caught:
+                    raise ConnectFailed(f"the server did not answer within {CONNECT_S:g} s")
                 yield connection
             finally:
                 with trio.move_on_after(CLOSE_S, shield=True):

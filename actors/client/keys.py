@@ -122,7 +122,7 @@ class KeyReader:
 
 
 class Line:
-    """The line being typed. The cursor stays at its end."""
+    """The line being typed, of several lines where they were pasted. The cursor stays at its end."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -130,7 +130,7 @@ class Line:
     def press(self, key: Key | Typed) -> str | None:
         """Change the line; return it when this key finished it, whereupon it is empty again."""
         if isinstance(key, Typed):
-            self.text = (self.text + _on_one_line(key.text))[:MAX_LINE_CHARS]
+            self.text = (self.text + _shown(key.text))[:MAX_LINE_CHARS]
         elif key is Key.BACKSPACE:
             self.text = _without_last(self.text)
         elif key is Key.ERASE_LINE:
@@ -143,10 +143,10 @@ class Line:
         return None
 
 
-def _on_one_line(text: str) -> str:
-    """A pasted line break must not send a half answer."""
-    spaced = " ".join(text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ").split("\n"))
-    return "".join(char for char in spaced if unicodedata.category(char) not in ("Cc", "Cs"))
+def _shown(text: str) -> str:
+    """Return what was typed or pasted without control characters; line breaks are kept, a checklist has several."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+    return "".join(char for char in text if char == "\n" or unicodedata.category(char) not in ("Cc", "Cs"))
 
 
 def _without_last(text: str) -> str:

@@ -408,3 +408,23 @@ async def test_an_agent_that_closes_while_a_log_is_loaded_makes_no_session(autoj
             await wait_all_tasks_blocked()
             await agent.session("other").close()
     assert refused == ["session.closed: agent 'agent' is closed"]
+
+
+async def test_an_event_emitted_while_another_is_offered_does_not_end_the_offer(autojump_clock: MockClock) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    class Emits(AgentExtension):
+        def accept(self, config: AgentRunConfig | None, event: ExternalEvent) -> bool:
+            return event.name == "outer" and agent.emit_external_event(ExternalEvent("inner"), config=config) != []
+
+    class Sees(AgentExtension):
+        def accept(self, config: AgentRunConfig | None, event: ExternalEvent) -> bool:
+            seen.append((event.name, agent.emitting))
+            return True
+
+    async with staged([], extensions=[Emits(), Sees()]) as agent:
+        await agent.open("s")
+        config = AgentRunConfig(session_id="s")
+        assert agent.broadcast(ExternalEvent("outer"), config, cause="k1") == ["Emits", "Sees"]
+        assert agent.emitting is None
+    assert seen == [("inner", ""), ("outer", "k1")], "by its command's id an extension's answer is acknowledged once"

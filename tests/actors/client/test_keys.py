@@ -44,17 +44,17 @@ def test_escape_twice_at_once_is_two_keys() -> None:
     assert reader.feed(b"\x1b\x1b") + reader.flush() == [Key.ESCAPE, Key.ESCAPE]
 
 
-def test_a_pasted_line_break_sends_nothing() -> None:
+def test_a_pasted_line_break_is_kept_and_sends_nothing() -> None:
     reader = KeyReader()
     assert reader.feed(b"\x1b[200~one\r\ntwo\x1b[201~") == [Typed("one\r\ntwo")]
-    assert typed_through(b"\x1b[200~one\r\ntwo\x03\x1b[201~!") == "one two!"
+    assert typed_through(b"\x1b[200~one\r\ntwo\x03\x1b[201~!") == "one\ntwo!"
 
 
 @given(st.integers(min_value=0, max_value=30), st.integers(min_value=0, max_value=30))
 def test_a_paste_is_the_same_however_it_is_cut(first: int, second: int) -> None:
     data = b"\x1b[200~ab\xc3\xa9\ncd\x1b[201~ef"
     a, b = sorted((first, second))
-    assert typed_through(data[:a], data[a:b], data[b:]) == "abé cdef"
+    assert typed_through(data[:a], data[a:b], data[b:]) == "abé\ncdef"
 
 
 @pytest.mark.parametrize(
