@@ -5,13 +5,12 @@ with an open ask waits for it in its own task, so an ask never holds up its sibl
 """
 
 from collections.abc import Awaitable
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import trio
 
-from actors.agent.extension import CallTool
+from actors.agent.extension import AgentExtension, CallTool
 from actors.agent.foreign import contain
 from actors.agent.tools import Tool, failure
 from protocol import events as ev
@@ -112,9 +111,9 @@ async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
             if live.agent.hooks.on_tool_call:
                 result = await _chain(live, tool)(_own_copy(call))
             elif tool.inline:
-                result = tool.invoke_inline(live.context, call)
+                result = tool.invoke_inline(live.context, _own_copy(call) if tool.function else call)
             else:
-                result = await tool.invoke(live.context, call, live.agent.threads)
+                result = await tool.invoke(live.context, _own_copy(call), live.agent.threads)
     except Exception as raised:
         error = raised
     finally:
@@ -132,12 +131,20 @@ def _chain(live: "LiveRun", tool: Tool) -> CallTool:
 
     call_next: CallTool = body
     for extension in reversed(live.agent.hooks.on_tool_call):
-        call_next = partial(extension.on_tool_call, live.context, call_next=call_next)
+        call_next = _wrap(extension, live, call_next)
     return call_next
 
 
+def _wrap(extension: AgentExtension, live: "LiveRun", call_next: CallTool) -> CallTool:
+    def call_wrapped(call: ToolCall) -> Awaitable[ToolResult]:
+        return extension.on_tool_call(live.context, call, call_next)  # by position: a subclass may rename parameters
+
+    return call_wrapped
+
+
 def _own_copy(call: ToolCall) -> ToolCall:
-    """Return a call whose arguments may be changed without changing the history."""
+    """Return a call whose arguments may be changed without changing the history: what is not typed in a function's
+    signature reaches it as it is. The models of inline handlers leave nothing open, and are spared this."""
     return msgspec.structs.replace(call, arguments=msgspec.json.decode(msgspec.json.encode(call.arguments)))
 
 
@@ -164,6 +171,11 @@ async def _settle(live: "LiveRun", call: ToolCall, result: ToolResult | None, er
 
 def _message(live: "LiveRun", call: ToolCall, result: ToolResult, code: str) -> tuple[ToolMessage, str]:
     """Return the result as it is stored: encodable and within the size limit, else an error that says why not."""
+    if not isinstance(cast("object", result.content), str):
+        # What a tool or a wrapper returned, or a hook left there: its own failure, not that of its siblings.
+        text = f"{call.name} ran, but its result is {type(result.content).__name__}, not text"
+        content = error_content(Code.TOOL_FAILED, text)
+        return ToolMessage(call.id, call.name, content, CallOutcome.FAILED), str(Code.TOOL_FAILED)
     outcome = CallOutcome.COMPLETED if result.success else CallOutcome.FAILED
     message = ToolMessage(call.id, call.name, result.content, outcome)
     limit = live.agent.limits.max_event_bytes

@@ -7,6 +7,7 @@ know what they mean, nor wait for a reader: who does not take an event at once i
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from protocol import events as ev
@@ -117,7 +118,7 @@ class Outbox:
         if self._readers:
             return True
         # Whoever is about to join must not miss what is shown until then.
-        return bool(self._outbox) and any(item[1] == self._join for item in self._outbox)
+        return any(item[1] == self._join for item in self._outbox or ())
 
     def show(self, event: ev.Ephemeral) -> None:
         """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
@@ -166,11 +167,11 @@ class Outbox:
                 reader's `closed`.
         """
         if failed is None:
-
-            def failed(why: RuleViolation) -> None:
-                reader.closed(why.code, self._released)
-
+            failed = partial(self._refuse, reader)
         self.leave(self._join, reader, after, joined, failed=failed)
+
+    def _refuse(self, reader: Reader, why: RuleViolation) -> None:
+        reader.closed(why.code, self._released)
 
     def _join(self, reader: Reader, after: int | None, joined: Callable[[], object] | None) -> None:
         if joined is not None:

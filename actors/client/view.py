@@ -16,6 +16,7 @@ from actors.client.text import one_line
 from protocol import events as ev
 from protocol.asks import Ask, AskOutcome
 from protocol.chat import CallOutcome
+from protocol.errors import Code
 from protocol.history import Status
 from protocol.todos import TodoItem, TodoList, TodoStatus
 
@@ -193,7 +194,8 @@ def _tool_ended(view: View, event: ev.ToolCompleted | ev.ToolFailed | ev.ToolSki
     if isinstance(event, ev.ToolCompleted):
         quiet = result.name in QUIET_TOOLS
         return [] if quiet else [Noted(Mark.TOOL, one_line(f"{name}: {result.content}"))]
-    if result.name == "ask_user" and result.outcome is not CallOutcome.FAILED:
+    declined = isinstance(event, ev.ToolFailed) and event.code == Code.ASK_DECLINED
+    if declined or (result.name == "ask_user" and result.outcome is not CallOutcome.FAILED):
         return []  # the question's own outcome has been said
     return [Noted(Mark.FAILED, one_line(f"{name} {result.outcome}: {_error_text(result.content)}"))]
 

@@ -9,6 +9,7 @@ from actors import (
     AgentEventType,
     AgentExtension,
     AgentRunContext,
+    AssistantMessage,
     TodoWriteExtension,
     ToolCall,
     ToolMessage,
@@ -268,3 +269,48 @@ async def test_a_call_with_an_open_ask_waits_in_its_own_task(autojump_clock: Moc
             assert (await until(events, T.TOOL_COMPLETED)).tool_calls[0].id == "c1"
             await agent.session().answer("q1", "y")
             await events.final()
+
+
+async def test_a_result_that_is_no_text_is_the_failure_of_its_call_alone_f21(autojump_clock: MockClock) -> None:
+    @tool
+    async def number() -> ToolResult:
+        await trio.lowlevel.checkpoint()
+        content: Any = 7
+        return ToolResult(content)
+
+    turn = [call("echo", {"text": "a"}), call("number"), call("echo", {"text": "b"})]
+    first, second, third = await _results([turn, say("done")], tools=[echo, number])
+    assert (first.content, third.content) == ("a", "b")
+    assert _error(second)["code"] == "tool.failed"
+    assert _error(second)["message"] == "number ran, but its result is int, not text"
+
+
+async def test_what_a_tool_does_to_its_arguments_is_not_done_to_the_history_f04(autojump_clock: MockClock) -> None:
+    @tool
+    async def spoil(anything: dict[str, Any]) -> str:
+        await trio.lowlevel.checkpoint()
+        anything["deep"]["list"][0]["x"] = "spoilt"
+        return "done"
+
+    @tool(inline=True)
+    def spoil_inline(anything: dict[str, Any]) -> str:
+        anything["deep"]["list"][0]["x"] = "spoilt"
+        return "done"
+
+    arguments: dict[str, Any] = {"anything": {"deep": {"list": [{"x": 1}]}}}
+    turn = [call("spoil", arguments), call("spoil_inline", arguments)]
+    async with staged([turn, say("x")], tools=[spoil, spoil_inline]) as agent:
+        await agent.run("go")
+        made = agent.session().history[1]
+        assert isinstance(made, AssistantMessage)
+        for each in made.tool_calls:
+            assert each.arguments == {"anything": {"deep": {"list": [{"x": 1}]}}}
+
+
+async def test_a_wrapper_may_name_its_parameters_as_it_likes(autojump_clock: MockClock) -> None:
+    class Wraps(AgentExtension):
+        async def on_tool_call(self, run: AgentRunContext, what: ToolCall, go_on: CallTool) -> ToolResult:  # type: ignore[override]
+            return await go_on(what)
+
+    (result,) = await _results([call("echo", {"text": "a"}), say("x")], tools=[echo], extensions=[Wraps()])
+    assert result.content == "a"

@@ -10,7 +10,7 @@ from actors.agent.generation import close_stream
 from actors.agent.serving import take_snapshot
 from actors.models.scripted import call, say, stall, think
 from protocol.chat import ReasoningDelta, Stop, TextDelta
-from protocol.errors import LocalProtocolError
+from protocol.errors import Code, LocalProtocolError, ModelError
 from protocol.limits import Limits
 from tests.scenarios.staging import staged, until
 
@@ -151,3 +151,23 @@ async def test_a_message_without_text_shows_no_end_of_a_text(autojump_clock: Moc
     assert seen == [
         "model_started", "tool_call_delta", "model_started", "content_started", "text_delta", "content_completed",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (KeyError("x"), r"^model\.failed: the model raised KeyError: 'x'$"),
+        (SystemExit(), r"^model\.failed: the model ended with SystemExit, though nobody"),
+        (ModelError("no credit", code=Code.MODEL_INVALID), r"^model\.invalid: no credit$"),
+    ],
+)
+async def test_a_model_that_raises_before_it_streams_fails_the_run_as_one_that_raises_later(
+    error: BaseException, message: str, autojump_clock: MockClock
+) -> None:
+    class Refuses:
+        def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            raise error
+
+    async with staged(Refuses()) as agent:
+        with pytest.raises(RunFailed, match=message):
+            await agent.run("go")

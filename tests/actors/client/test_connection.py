@@ -411,7 +411,8 @@ async def test_what_still_comes_of_an_attachment_before_is_not_taken_for_the_new
         await peer.attached(durable(8), durable(9), durable(10), seq=7)
         again = await peer.read()
         assert again["params"] == {"session": "s", "log_id": "l1", "cursor": 8}
-        await peer.send(event(durable(11)), {"method": "detached", "params": {"session": "s", "code": "x.y", "seq": 11}})
+        detached = {"session": "s", "code": "x.y", "seq": 11}
+        await peer.send(event(durable(11)), {"method": "detached", "params": detached})
         result = {"session": "s", "log_id": "l1", "seq": 8, "mode": "tail", "snapshot": None}
         await peer.send({"id": again["id"], "result": result}, *(event(durable(seq)) for seq in range(9, 13)))
         await peer.ignore()
@@ -425,3 +426,14 @@ async def test_what_still_comes_of_an_attachment_before_is_not_taken_for_the_new
         quick = await connection.attach("s", log_id=slow.log_id, cursor=8)
         assert connection.closed is None
         assert (await quick.receive()).seq == 9
+
+
+async def test_a_server_that_says_nothing_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def served(peer: Any) -> None:
+        await peer.ignore()
+
+    async with serve(served) as url:
+        monkeypatch.setattr(module, "CONNECT_S", 0.1)
+        with pytest.raises(ConnectFailed, match=r"^the server did not answer within 0\.1 s$"), trio.fail_after(5):
+            async with connect(url):
+                pytest.fail("it is connected")

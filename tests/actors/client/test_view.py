@@ -165,8 +165,16 @@ def test_a_failed_tool_says_why_also_a_quiet_one() -> None:
     assert view.apply(failed) == [Noted(Mark.FAILED, "todo_write failed: one at a time")]
     plain = ev.ToolFailed(ToolMessage("c2", "dig", "boom", CallOutcome.DENIED), run="r1")
     assert view.apply(plain) == [Noted(Mark.FAILED, "dig denied: boom")]
-    declined = ev.ToolFailed(ToolMessage("c3", "ask_user", error, CallOutcome.DENIED), run="r1")
+
+
+def test_the_call_of_a_declined_question_says_nothing_once_more() -> None:
+    view = started()
+    denied = ev.ToolFailed(ToolMessage("c3", "ask_user", "{}", CallOutcome.DENIED), run="r1")
+    assert view.apply(denied) == []
+    declined = ev.ToolFailed(ToolMessage("c4", "ask_user", "{}", CallOutcome.FAILED), run="r1", code="ask.declined")
     assert view.apply(declined) == []
+    unasked = ev.ToolFailed(ToolMessage("c5", "ask_user", "no", CallOutcome.FAILED), run="r1", code="tool.invalid_args")
+    assert view.apply(unasked) == [Noted(Mark.FAILED, "ask_user failed: no")]
 
 
 def test_the_rest_is_told_in_one_line_each() -> None:
