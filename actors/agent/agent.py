@@ -196,6 +196,7 @@ class Agent(AgentSessions):
         self.active_runs += 1
         assert session.nursery is not None
         session.nursery.start_soon(live.execute, name=run_id)
+        logger.info("session %s run %s started", session.id, run_id)
         if live.record.cancelling:  # by a reader, while it was offered the start
             live.cancel()
 

@@ -4,6 +4,7 @@ Inline tools run first, in call order. A single other call runs in the run's own
 with an open ask waits for it in its own task, so an ask never holds up its siblings.
 """
 
+import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +23,8 @@ from protocol.sendable import check_size, check_text
 
 if TYPE_CHECKING:
     from actors.agent.run import LiveRun
+
+logger = logging.getLogger("actors.run")
 
 
 Ready = tuple[ToolCall, Tool]
@@ -167,6 +170,7 @@ async def _settle(live: "LiveRun", call: ToolCall, result: ToolResult | None, er
     message, code = _message(live, call, result, code)
     session = live.session
     session.append(settle_call(session.state, live.record, message, code=code), run=live.id)
+    logger.debug("session %s run %s: call %s of %s %s", session.id, live.id, call.id, call.name, message.outcome)
 
 
 def _message(live: "LiveRun", call: ToolCall, result: ToolResult, code: str) -> tuple[ToolMessage, str]:

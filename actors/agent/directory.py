@@ -108,6 +108,7 @@ class AgentSessions:
             if session.closed is not None:
                 raise session.closed
             self._sessions[session_id] = session
+            logger.info("session %s opened at seq %d", session_id, session.state.seq)
         except ActorError as error:
             raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} could not be opened: {error}") from None
         finally:
@@ -202,6 +203,7 @@ class AgentSessions:
         """A session has shut. Called by it."""
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
+            logger.info("session %s left memory (%s)", session.id, session.closed.code if session.closed else "closed")
             self._refs.pop(session.id, None)
 
     async def aclose(self) -> None:

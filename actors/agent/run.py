@@ -131,10 +131,11 @@ class LiveRun:
             code, message = _describe(_unwrap(error))
         if how == "cancelled":
             message, detail = "the session was cancelled", message if error is not None else ""
-        elif how == "failed":
-            logger.info("session %s run %s failed: %s", session.id, self.id, code)
         self.phase = phases.enter(self.phase, Phase(how))
         session.append(decisions.finish(session.state, self.record, how, code=code, message=message, error=detail))
+        # Codes and counts: what was said, asked and answered is nobody's business here.
+        ended = f"failed ({code})" if how == "failed" else how
+        logger.info("session %s run %s %s after %d turns", session.id, self.id, ended, self.record.turn)
 
     async def _tell_end(self, error: BaseException | None, *, cancelled: bool) -> None:
         hooks = self.agent.hooks

@@ -134,6 +134,9 @@ def _perform(session: Session, command: cmd.Params) -> Any:
             return Accepted(tuple(session.agent.broadcast(event, config, cause=command.command)))
         case cmd.Cancel():
             return _ack(session.act(command.command, decisions.cancel, command.run, reason=command.reason))
+        case cmd.Close():
+            session.closing = True  # whoever sent it closes the session; from here on nothing is started in it
+            return Acknowledged(session.state.seq)
         case cmd.GetState():
             return StateResult(session.state.log_id, take_snapshot(session))
         case cmd.GetHistory():

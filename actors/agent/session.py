@@ -156,6 +156,12 @@ class Session(Outbox):
         if self.closed is None and (run in self.state.runs or queued):
             self.append(decisions.cancel(self.state, run, reason=reason))
 
+    def leave_run(self, run: str, caller: "RunStream") -> None:
+        """Let a run go on without the stream that it must not outpace."""
+        live = self.live(run)
+        if live is not None and live.caller is caller:
+            live.caller = None
+
     def used_ids(self) -> Container[str]:
         """Return the call ids that this session has seen, to be looked up quickly."""
         ids = self.state.call_ids or []

@@ -28,7 +28,8 @@ _LEFT = "this stream was left"
 class RunStream:
     """A run in progress. Made by `agent.stream(...)`; enter it with `async with`.
 
-    Leaving the block early cancels the run, and returns when its cleanup has finished.
+    Leaving the block early cancels the run, and returns when its cleanup has finished. A stream that only steered a run
+    that was active before lets it go on.
 
     Attributes:
         session_id: The session; known once entered.
@@ -49,6 +50,7 @@ class RunStream:
         "_runs",
         "_session",
         "_since_yield",
+        "_steers",
         "_waiting",
         "_when_busy",
         "run_id",
@@ -64,6 +66,7 @@ class RunStream:
         self._when_busy: WhenBusy = when_busy
         self._entered = False
         self._left = False
+        self._steers = False
         self._buffer: list[ev.Event] = []
         self._position = 0
         self._since_yield = 0
@@ -87,6 +90,7 @@ class RunStream:
             raise RuntimeError("this stream was entered already; call agent.stream(...) for another run")
         self._entered = True
         self._session = session = await self._agent.open(self.session_id)
+        active = session.state.root
         session.attach(self, failed=lambda why: self.closed(why.code, 0))
         try:
             ack = session.act(
@@ -100,6 +104,7 @@ class RunStream:
             session.detach(self)
             raise
         self.run_id = ack.run
+        self._steers = ack.run == active
         self._keep_own_events()
         session.call_for(ack.run, self)
         return self
@@ -109,7 +114,10 @@ class RunStream:
     ) -> None:
         session = self._session
         assert session is not None
-        if self._end is None:
+        if self._end is None and self._steers:
+            session.leave_run(self.run_id, self)
+            self.closed(Code.SESSION_CLOSED, 0)  # whoever waits for this caller need not any more
+        elif self._end is None:
             self._left = True
             session.cancel_run(self.run_id, "its caller left")
             # The caller may be cancelled itself. A run that does not end within its grace is given up, so this ends.

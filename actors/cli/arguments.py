@@ -37,6 +37,9 @@ Watch a session of a running server, answer its questions, and talk to it.
 
 A line typed while nothing runs starts a run, while something runs it steers; /cancel cancels the run. Ctrl-C or Ctrl-D
 detaches, which is no failure (exit code 0); the session goes on without you.
+
+Without a terminal it only watches: the output is plain lines, what is piped into it is not read, and questions are
+answered from --answers or by others.
 """
 _ANSWERS = "JSON: an object of question text (or its place, from 1) to answer, or an array of answers in order; " \
            "an answer is a text, a list of texts, or null to decline"  # fmt: skip

@@ -78,8 +78,7 @@ async def perform(agent: ServedAgent, caller: Caller, params: cmd.Params, reply:
             _detach(agent, caller, params.session)
             reply({"session": params.session})
         case cmd.Close():
-            _find(agent, params.session)
-            _close(agent, caller, params.session, reply)
+            await _close(agent, caller, params, reply)
         case _:
             await _find(agent, cast("Any", params).session).submit(params, reply)
 
@@ -157,13 +156,21 @@ def let_go(agent: ServedAgent, caller: Caller) -> None:
     caller.state.cursors.clear()
 
 
-def _close(agent: ServedAgent, caller: Caller, session: str, reply: Reply) -> None:
+async def _close(agent: ServedAgent, caller: Caller, params: cmd.Close, reply: Reply) -> None:
+    """Close behind what was called before it: the session takes the call in its order and starts nothing after it."""
+
     async def close() -> None:
         try:
-            await agent.close_session(session)
+            await agent.close_session(params.session)
         except RuleViolation as refused:
             reply(refused)
         else:
-            reply({"session": session})
+            reply({"session": params.session})
 
-    caller.start(close)
+    def begun(result: Any) -> None:
+        if isinstance(result, RuleViolation):
+            reply(result)
+        else:
+            caller.start(close)
+
+    await _find(agent, params.session).submit(params, begun)

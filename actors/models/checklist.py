@@ -74,7 +74,7 @@ class ChecklistModel:
             return summary(checklist, progress), []
         writes = [_write(steps, place - len(done) + number) for number in range(1, len(done) + 1)]
         acts = [_act(step, place + number) for number, step in enumerate(next_up)]
-        return announcement(done, next_up), writes + acts
+        return announcement(done, place - len(done), next_up, progress), writes + acts
 
     def _completed_now(self, steps: Sequence[Step], progress: Progress) -> tuple[Sequence[Step], int]:
         """Return the steps to complete on the list in this turn, and the place of the step after them.

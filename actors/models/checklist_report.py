@@ -1,7 +1,9 @@
 """What the checklist model says, as Markdown: how to write a list, what comes next, what came of it."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from enum import Enum
 from re import compile as pattern
 from typing import Any, cast
 
@@ -34,16 +36,42 @@ code span calls that tool. Anything else is ticked off in turn, and `- [x]` is d
 _MARKUP = pattern(r"[\\`*\[\]<>]|(?<!\w)_|_(?!\w)")
 
 
+class Fate(Enum):
+    """What became of a step, in the words that say so. Being completed on the todo list is not being done."""
+
+    DONE = "done"
+    FAILED = "failed"
+    NOT_CALLED = "not called"
+    NOT_ANSWERED = "not answered"
+    NOT_ASKED = "not asked"
+
+
+_QUESTION_FATES = (Fate.NOT_ANSWERED, Fate.NOT_ASKED)
+
+
 def opening(steps: Sequence[Step]) -> str:
     return f"{_steps(len(steps))}. First: {plain(steps[0].text)}\n"
 
 
-def announcement(done: Sequence[Step], next_up: Sequence[Step]) -> str:
-    """Say what was just done and what is asked or called now."""
-    lines = [f"Done: {plain(step.text)}\n" for step in done]
+def announcement(over: Sequence[Step], place: int, next_up: Sequence[Step], progress: Progress) -> str:
+    """Say what came of the steps that are over, and what is asked or called now.
+
+    Args:
+        over: The steps completed on the list now.
+        place: The place of the first of them, from 0.
+        next_up: The steps to ask or call now, all of one kind.
+        progress: Where the work stands.
+    """
+    # Lines that follow each other are one paragraph in Markdown; items of a list stay apart, there and in plain text.
+    mark = "- " if len(over) > 1 else ""
+    lines = [
+        f"{mark}{_fate(step, place + number, progress).value.capitalize()}: {plain(step.text)}\n"
+        for number, step in enumerate(over)
+    ]
+    if over and next_up:
+        lines.append("\n")
     if next_up and next_up[0].kind is StepKind.QUESTION:
-        ahead = "I have a question.\n" if len(next_up) == 1 else f"I have {len(next_up)} questions.\n"
-        lines.append(f"\n{ahead}" if lines else ahead)  # a paragraph of its own where it is shown as Markdown
+        lines.append("I have a question.\n" if len(next_up) == 1 else f"I have {len(next_up)} questions.\n")
     elif next_up:
         lines.append(f"Calling {', '.join(f'`{step.tool}`' for step in next_up)}.\n")
     return "".join(lines)
@@ -71,8 +99,7 @@ def too_many_turns(needed: int, limit: int) -> str:
 def summary(checklist: Checklist, progress: Progress) -> str:
     """Return the final message: every step, with its answer or result, and what could not be done as written."""
     steps = checklist.steps
-    before = f", and {_steps(checklist.already_done)} had been before" if checklist.already_done else ""
-    lines = [f"## Summary\n\n{_steps(len(steps))} done{before}.\n\n"]
+    lines = [f"## Summary\n\n{_headline(checklist, progress)}\n\n"]
     lines += [f"{number}. {_line(step, number, progress)}\n" for number, step in enumerate(steps, 1)]
     notes = [f"Step {number}: {note}." for number, step in enumerate(steps, 1) for note in step.notes]
     if not progress.has_list_tool:
@@ -85,10 +112,41 @@ def summary(checklist: Checklist, progress: Progress) -> str:
     return "".join(lines)
 
 
+def _headline(checklist: Checklist, progress: Progress) -> str:
+    """Count what was done, and by name whatever was not."""
+    steps, before = checklist.steps, checklist.already_done
+    fates = Counter(_fate(step, place, progress) for place, step in enumerate(steps))
+    done = fates.pop(Fate.DONE, 0)
+    if not fates:
+        return f"{_steps(done)} done{f', and {_steps(before)} had been before' if before else ''}."
+    others = [_counted(fates[fate], fate) for fate in Fate if fate in fates]
+    earlier = f" {_steps(before)} had been done before." if before else ""
+    return f"{done} of {_steps(len(steps))} done, {', '.join(others)}.{earlier}"
+
+
+def _counted(number: int, fate: Fate) -> str:
+    if fate in _QUESTION_FATES:
+        return f"{number} question{'' if number == 1 else 's'} {fate.value}"
+    return f"{number} {fate.value}"
+
+
+def _fate(step: Step, place: int, progress: Progress) -> Fate:
+    """Say what became of a step that is over. A plain step that names a tool is a call that could not be read."""
+    if step.kind is StepKind.PLAIN:
+        return Fate.NOT_CALLED if step.tool else Fate.DONE
+    question = step.kind is StepKind.QUESTION
+    if not progress.can_act(step):
+        return Fate.NOT_ASKED if question else Fate.NOT_CALLED
+    result = progress.acted.get(place)
+    if result is not None and result.success:
+        return Fate.DONE
+    return Fate.NOT_ANSWERED if question else Fate.FAILED
+
+
 def _line(step: Step, number: int, progress: Progress) -> str:
     text = plain(step.text, MAX_STEP_CHARS)
     if step.kind is StepKind.PLAIN:
-        return text
+        return f"{text} — not called: see the notes" if step.tool else text
     if step.kind is StepKind.QUESTION and ASK_TOOL not in progress.tools:
         return f"{text} — not asked: there is no `{ASK_TOOL}` tool"
     if step.kind is StepKind.TOOL and step.tool not in progress.tools:
@@ -97,7 +155,7 @@ def _line(step: Step, number: int, progress: Progress) -> str:
     if step.kind is StepKind.QUESTION:
         return f"{text} — {_answer(result)}"
     if result is None:
-        return f"{text} — no result"
+        return f"{text} — failed: no result"
     if not result.success:
         return f"{text} — failed: {plain(error_text(result), MAX_ANSWER_CHARS)}"
     return f"{text} — {plain(result.content, MAX_ANSWER_CHARS)}"

@@ -45,7 +45,7 @@ class Step:
         question: The question, within `limits.max_question_chars`.
         options: Answers to choose from; none blank, too long or twice.
         multiple: Several options may be chosen.
-        tool: The tool to call.
+        tool: The tool to call; of a plain step, the one whose arguments could not be read.
         arguments: What to call it with.
         notes: What was cut or left out, and why, as sentences.
     """
@@ -106,7 +106,7 @@ def _read_step(item: SyntaxTreeNode, head: SyntaxTreeNode, text: str, limits: Li
     if span is not None and (match := _TOOL.fullmatch(span.strip())):
         arguments, reason = parse_arguments(match[2] or "{}", limits)
         if reason:
-            return Step(StepKind.PLAIN, text, notes=(f"`{match[1]}` was not called: {reason}",))
+            return Step(StepKind.PLAIN, text, tool=match[1], notes=(f"`{match[1]}` was not called: {reason}",))
         return Step(StepKind.TOOL, text, tool=match[1], arguments=arguments)
     if text.endswith(_QUESTION_MARKS):
         return _read_question(item, text, limits)

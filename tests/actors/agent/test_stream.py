@@ -6,7 +6,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors import AgentEventType, RuleViolation, RunCancelled, RunFailed, tool
 from actors.agent.memory import MemoryStore
-from actors.models.scripted import call, fail, say, stall
+from actors.models.scripted import call, fail, pause, say, stall
 from protocol import events as ev
 from protocol.errors import Code, ModelError
 from protocol.limits import Limits
@@ -259,3 +259,13 @@ async def test_a_task_that_still_reads_when_the_owner_leaves_is_woken(
             await trio.sleep(30)
         assert agent.session().status == "idle"
         keeping.cancel_scope.cancel()
+
+
+async def test_leaving_a_stream_that_only_steered_lets_the_run_go_on(autojump_clock: MockClock) -> None:
+    async with staged([[say("half"), pause(5)], say("done")]) as agent:
+        await agent.session("s").prompt("go")
+        async with agent.stream("faster", session_id="s", when_busy="steer"):
+            pass
+        assert agent.session("s").status == "running"
+        await agent.session("s").wait_idle()
+        assert [getattr(message, "content", "") for message in agent.session("s").history][-1] == "done"

@@ -3,6 +3,7 @@
 import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.agent.agent import Agent, open_agent
+from actors.client.connection import connect
+from actors.client.errors import Refused
 from actors.extensions.ask_user import AskUserExtension
+from actors.gateway import open_gateway
 from actors.gateway.link import Link
 from actors.gateway.watch import EventEncoder
 from actors.gateway.websocket import SocketClosed
-from actors.models.scripted import ScriptedModel, call, say
+from actors.models.scripted import ScriptedModel, call, say, stall
 from protocol.limits import Limits
 
 LIMITS = Limits()
@@ -213,3 +217,30 @@ async def test_a_client_that_leaves_while_its_attach_is_on_its_way_is_not_kept_d
         session = agent.find("s")
         assert session is not None
         assert not session.watched
+
+
+async def test_a_close_is_carried_out_behind_what_was_called_before_it() -> None:
+    """Pipelined: the prompt before it is acknowledged and cancelled, the one behind it is refused."""
+    async with open_agent(ScriptedModel([[stall()]], repeat=True)) as agent, open_gateway(agent) as gateway:
+        async with connect(gateway.url, gateway.token) as client:
+            await client.call("session/open", session="s")
+            results: dict[str, object] = {}
+
+            async def send(name: str, method: str, **params: object) -> None:
+                try:
+                    results[name] = await client.call(method, session="s", **params)
+                except Refused as refused:
+                    results[name] = refused.code
+
+            with trio.fail_after(30):
+                async with trio.open_nursery() as nursery:
+                    for name, method, params in (
+                        ("before", "session/prompt", {"text": "go"}),
+                        ("close", "session/close", {}),
+                        ("behind", "session/prompt", {"text": "again"}),
+                    ):
+                        nursery.start_soon(partial(send, name, method, **params))
+                        await wait_all_tasks_blocked()  # the frames leave in this order, the replies come when they do
+            assert results["close"] == {"session": "s"}
+            assert results["behind"] in ("session.closed", "session.unknown")
+            assert agent.find("s") is None

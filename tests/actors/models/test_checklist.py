@@ -5,6 +5,7 @@ on from the messages alone.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -149,9 +150,10 @@ async def test_consecutive_questions_and_tools_run_together_and_the_list_follows
         {"question": "And?", "options": ["p", "q"], "allow_multiple": True},
     ]
     assert world.turns[1].content == "Done: a\n\nI have 2 questions.\n"
-    assert world.turns[2].content == "Done: Which?\nDone: And?\nCalling `build`, `check`.\n"
+    assert world.turns[2].content == "- Done: Which?\n- Done: And?\n\nCalling `build`, `check`.\n"
+    assert world.turns[3].content == '- Done: build {"n": 1}\n- Failed: check\n'
     assert text == (
-        "## Summary\n\n6 steps done.\n\n1. a\n2. Which? — **x**\n3. And? — **p, q**\n"
+        "## Summary\n\n5 of 6 steps done, 1 failed.\n\n1. a\n2. Which? — **x**\n3. And? — **p, q**\n"
         '4. build {"n": 1} — built \\*it\\*\n5. check — failed: RuntimeError: red\n6. b\n'
     )
 
@@ -159,9 +161,39 @@ async def test_consecutive_questions_and_tools_run_together_and_the_list_follows
 async def test_a_declined_question_is_not_answered_and_the_run_goes_on() -> None:
     world = World("- Which?\n- b")
     assert await world.run() == (
-        "## Summary\n\n2 steps done.\n\n1. Which? — not answered: the user declined to answer\n2. b\n"
+        "## Summary\n\n1 of 2 steps done, 1 question not answered.\n\n"
+        "1. Which? — not answered: the user declined to answer\n2. b\n"
     )
     assert world.shapes() == [["0/2"], ["ask_user"], ["1/2"], ["2/2"], []]
+    assert world.turns[2].content == "Not answered: Which?\n"
+
+
+async def test_the_headline_names_every_way_in_which_a_step_was_not_done() -> None:
+    prompt = "- [x] old\n- a\n- b?\n- c?\n- d?\n- `build`\n- `check`\n- `gone`\n- `build {`\n"
+    world = World(
+        prompt, tools=(*BOTH, "build", "check"), answers={"b?": "y"}, results={"check": RuntimeError("red")}
+    )
+    text = await world.run()
+    assert text.splitlines()[2] == (
+        "3 of 8 steps done, 1 failed, 2 not called, 2 questions not answered. 1 step had been done before."
+    )
+    assert world.todos is not None
+    assert {item.status for item in world.todos.items} == {TodoStatus.COMPLETED}, "the list only says what is over"
+    said = "".join(message.content for message in world.turns[:-1])
+    assert [line.removeprefix("- ") for line in said.splitlines() if ": " in line] == [
+        "8 steps. First: a", "Done: a", "Done: b?", "Not answered: c?", "Not answered: d?", "Done: build",
+        "Failed: check", "Not called: gone", "Not called: build {",
+    ]  # fmt: skip
+
+
+async def test_lines_that_follow_each_other_stay_apart_in_markdown() -> None:
+    world = World("- a?\n- b?\n- `build`", tools=(*BOTH, "build"), answers={"a?": "1", "b?": "2"})
+    await world.run()
+    for message in world.turns:
+        paragraphs = message.content.rstrip("\n").split("\n\n")
+        for paragraph in paragraphs:
+            lines = paragraph.splitlines()
+            assert len(lines) == 1 or all(re.match(r"- |\d+\. ", line) for line in lines), message.content
 
 
 @pytest.mark.parametrize(
@@ -185,7 +217,8 @@ async def test_any_answer_can_be_shown(payload: str, shown: str) -> None:
 async def test_without_the_tools_it_goes_on_and_says_so() -> None:
     world = World("- a\n- Which?\n- `build`\n- `gone`", tools=("build",), results={"build": "ok"})
     assert await world.run() == (
-        "## Summary\n\n4 steps done.\n\n1. a\n2. Which? — not asked: there is no `ask_user` tool\n3. build — ok\n"
+        "## Summary\n\n2 of 4 steps done, 1 not called, 1 question not asked.\n\n1. a\n"
+        "2. Which? — not asked: there is no `ask_user` tool\n3. build — ok\n"
         "4. gone — not called: there is no tool `gone`\n\nNotes:\n\n"
         "- There is no `todo_write` tool, so no todo list was kept.\n"
     )
@@ -195,7 +228,8 @@ async def test_without_the_tools_it_goes_on_and_says_so() -> None:
 async def test_what_was_left_out_is_in_the_notes() -> None:
     world = World("- [x] old\n- Which?\n  - a\n  - a\n- `build {`", answers={"Which?": "a"})
     assert await world.run() == (
-        "## Summary\n\n2 steps done, and 1 step had been before.\n\n1. Which? — **a**\n2. build {\n\nNotes:\n\n"
+        "## Summary\n\n1 of 2 steps done, 1 not called. 1 step had been done before.\n\n1. Which? — **a**\n"
+        "2. build { — not called: see the notes\n\nNotes:\n\n"
         "- Step 1: 1 option left out: there twice.\n- Step 2: `build` was not called: the arguments are not JSON: "
         "Expecting property name enclosed in double quotes at character 1.\n"
     )
@@ -239,7 +273,7 @@ async def test_lists_that_are_too_long_are_refused_without_doing_anything() -> N
 )
 async def test_the_longest_lists_fit_into_a_runs_turns(prompt: str) -> None:
     world = World(prompt)
-    assert " steps done.\n" in await world.run()
+    assert re.search(r" steps done(, \d+ questions not answered)?\.\n", await world.run())
     assert world.todos is not None
     assert all(item.status is TodoStatus.COMPLETED for item in world.todos.items)
 
@@ -310,7 +344,7 @@ async def test_calls_that_are_not_its_own_are_no_progress() -> None:
 async def test_a_result_that_is_missing_or_says_nothing_does_not_stop_it() -> None:
     world = World("- a?\n- `build`", tools=("build", "ask_user"))
     world.messages.append(AssistantMessage("", (ToolCall("step-1", "ask_user"), ToolCall("step-2", "build"))))
-    assert "1. a? — not answered\n2. build — no result\n" in await world.run()
+    assert "1. a? — not answered\n2. build — failed: no result\n" in await world.run()
     world.messages[-1:] = [
         ToolMessage("step-1", "ask_user", "[]", CallOutcome.DENIED),
         ToolMessage("step-2", "build", '{"error": "no"}', CallOutcome.FAILED),

@@ -92,6 +92,7 @@ def test_a_call_with_bad_arguments_is_a_plain_step_that_says_why() -> None:
     assert step == Step(
         StepKind.PLAIN,
         'deploy {"a": }',
+        tool="deploy",
         notes=("`deploy` was not called: the arguments are not JSON: Expecting value at character 6",),
     )
 
