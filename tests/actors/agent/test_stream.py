@@ -264,6 +264,7 @@ async def test_a_task_that_still_reads_when_the_owner_leaves_is_woken(
 async def test_leaving_a_stream_that_only_steered_lets_the_run_go_on(autojump_clock: MockClock) -> None:
     async with staged([[say("half"), pause(5)], say("done")]) as agent:
         await agent.session("s").prompt("go")
+        await wait_all_tasks_blocked()  # the model is at work
         async with agent.stream("faster", session_id="s", when_busy="steer"):
             pass
         assert agent.session("s").status == "running"
