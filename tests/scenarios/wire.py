@@ -1,6 +1,7 @@
 """What the scenarios over real sockets share: a served agent, a client with all it has seen, one that can vanish."""
 
 import json
+import os
 import socket
 import struct
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -19,18 +20,16 @@ from actors import (
     AskUserExtension,
     Gateway,
     Model,
-    Refused,
     ScriptedModel,
     TodoWriteExtension,
     open_agent,
     open_gateway,
 )
-from actors.client.connection import Attachment, Connection, connect
+from actors.client.connection import Attachment, Connection, Refused, connect
 from actors.runtime import open_system
 from protocol import events as ev
 from protocol.commands import SUBPROTOCOL
 from tests.faults.invariants import check_agent, check_session
-from tests.scenarios.conftest import descriptors
 from tests.scenarios.staging import check_system, sessions
 
 E = TypeVar("E", bound=ev.Event)
@@ -61,7 +60,7 @@ async def served(turns: Sequence[Any] | Model, **options: Any) -> AsyncGenerator
         async with open_system() as system:
             async with open_agent(model, system=system, **options) as agent, open_gateway(agent) as gateway:
                 await wait_all_tasks_blocked()
-                names, tasks, open_files = set(system.registry), _living(), descriptors()
+                names, tasks, open_files = set(system.registry), _living(), _descriptors()
                 yield agent, gateway
                 await wait_until(lambda: not gateway.connections)
                 for session in sessions(agent):
@@ -69,15 +68,20 @@ async def served(turns: Sequence[Any] | Model, **options: Any) -> AsyncGenerator
                     check_session(session)
                     await agent.session(session.id).close()
                 check_agent(agent)
-                await wait_until(lambda: _living() <= tasks)
+                await wait_until(lambda: _living() == tasks)
                 assert set(system.registry) == names, "names are left"
-                assert descriptors() == open_files, "file descriptors are left"
+                assert _descriptors() == open_files, "file descriptors are left"
             check_system(system)
         assert gateway.connections == 0
 
 
 def _living() -> int:
     return trio.lowlevel.current_statistics().tasks_living
+
+
+def _descriptors() -> int:
+    folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    return len(os.listdir(folder))
 
 
 @dataclass
@@ -191,7 +195,9 @@ class BareClient:
             self._wire.receive_data(bytes(await self._stream.receive_some()) or None)
 
     def vanish(self) -> None:
-        """Reset the connection: no goodbye, no close frame, whatever was on its way is gone."""
+        """Reset the connection: no goodbye, no close frame, whatever was on its way is gone. Idempotent."""
+        if self._stream.socket.fileno() < 0:
+            return
         self._stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._stream.socket.close()
 

@@ -62,3 +62,9 @@ def test_help_loads_nothing_that_only_a_command_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_attach_says_that_without_a_terminal_it_only_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["attach", "--help"])
+    assert "Without a terminal it only watches" in " ".join(capsys.readouterr().out.split())

@@ -170,9 +170,7 @@ async def test_a_declined_question_is_not_answered_and_the_run_goes_on() -> None
 
 async def test_the_headline_names_every_way_in_which_a_step_was_not_done() -> None:
     prompt = "- [x] old\n- a\n- b?\n- c?\n- d?\n- `build`\n- `check`\n- `gone`\n- `build {`\n"
-    world = World(
-        prompt, tools=(*BOTH, "build", "check"), answers={"b?": "y"}, results={"check": RuntimeError("red")}
-    )
+    world = World(prompt, tools=(*BOTH, "build", "check"), answers={"b?": "y"}, results={"check": RuntimeError("red")})
     text = await world.run()
     assert text.splitlines()[2] == (
         "3 of 8 steps done, 1 failed, 2 not called, 2 questions not answered. 1 step had been done before."
