@@ -293,8 +293,10 @@ async def open_agent(
         system: An actor system to live in; None opens one.
 
     Raises:
-        TypeError, ValueError: Tools or extensions that are none, or share a name.
+        TypeError, ValueError: Tools or extensions that are none, or share a name; `max_turns` is below 1.
     """
+    if max_turns is not None and max_turns < 1:
+        raise ValueError(f"max_turns is at least 1, not {max_turns}")
     if store is None:
         store = MemoryStore()
     # Refused before anything is started in a system that may be the caller's.

@@ -168,20 +168,25 @@ class AgentSessions:
 
     async def close_session(self, session_id: str) -> None:
         """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
-        await trio.lowlevel.checkpoint()
-        while (changing := self._opening.get(session_id, self._closing.get(session_id))) is not None:
-            await changing.wait()
-        session, ref = self._sessions.get(session_id), self._refs.get(session_id)
-        if session is None or ref is None:
-            return
-        # Whoever opens it meanwhile waits: the log they would load is about to be released.
-        self._closing[session_id] = closing = trio.Event()
         try:
-            await self._end_session(session, ref)
+            await trio.lowlevel.checkpoint()
+            while (changing := self._opening.get(session_id, self._closing.get(session_id))) is not None:
+                await changing.wait()
+            session, ref = self._sessions.get(session_id), self._refs.get(session_id)
+            if session is None or ref is None:
+                return
+            # Whoever opens it meanwhile waits: the log they would load is about to be released.
+            self._closing[session_id] = closing = trio.Event()
+            try:
+                await self._end_session(session, ref)
+            finally:
+                del self._closing[session_id]
+                closing.set()
         finally:
-            session.closing = False  # where this was cancelled, the session goes on
-            del self._closing[session_id]
-            closing.set()
+            # Where this was cancelled, however early, the session goes on; nobody else is closing it.
+            left = self._sessions.get(session_id)
+            if left is not None and session_id not in self._closing:
+                left.closing = False
 
     async def _end_session(self, session: Session, ref: Ref[Request]) -> None:
         self._cancel_all(session, "the session is being closed")

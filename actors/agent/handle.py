@@ -65,8 +65,6 @@ class SessionHandle:
             raise ValueError(f"max_turns is at least 1, not {max_turns}")
         message = decisions.user_message(text, limits=agent.limits)
         turns = agent.max_turns if max_turns is None else max_turns
-        if turns < 1:
-            raise ValueError(f"max_turns is at least 1, not {turns}")
         return await self._act(
             command, decisions.prompt, message, max_turns=turns, when_busy=when_busy, limits=agent.limits
         )

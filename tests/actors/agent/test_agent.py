@@ -89,6 +89,14 @@ async def test_tools_and_extensions_are_checked_when_the_agent_is_opened() -> No
         assert str(raised.value) == text
 
 
+async def test_an_agent_whose_runs_could_call_no_model_is_refused() -> None:
+    """Zero would mean no limit to whatever reads the record: a limit has no default of infinity."""
+    for turns in (0, -1):
+        with pytest.raises(ValueError, match=rf"^max_turns is at least 1, not {turns}$"):
+            async with open_agent(ScriptedModel([]), max_turns=turns):
+                pytest.fail("it was opened")
+
+
 async def test_an_agent_that_cannot_be_opened_leaves_nothing_in_its_system() -> None:
     async with open_system() as system:
         with pytest.raises(ValueError, match="two tools"):

@@ -9,6 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors import Agent, ScriptedModel, open_agent, tool
 from actors.agent.handle import SessionHandle
 from actors.agent.memory import MemoryLog, MemoryStore
+from actors.agent.serving import Request, serve
 from actors.models.scripted import call, say
 from protocol import commands as cmd
 from protocol.errors import RuleViolation
@@ -123,3 +124,17 @@ async def wait_until_closing(agent: Agent) -> None:
     session = agent.find("s")
     while session is not None and not session.closing:  # noqa: ASYNC110 - there is no event for it
         await trio.lowlevel.checkpoint()
+
+
+async def test_a_close_that_is_cancelled_before_it_began_leaves_a_working_session(autojump_clock: MockClock) -> None:
+    """A close that came over the wire has stopped the session from starting anything; its closer may be cut off."""
+    async with open_agent(ScriptedModel([say("done")])) as agent:
+        session = await agent.open("s")
+        serve(session, Request(cmd.Close(session="s"), lambda _: None))
+        with pytest.raises(RuleViolation, match=r"^session.closed: "):
+            await agent.session("s").prompt("go")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await agent.close_session("s")
+        assert agent.find("s") is session
+        assert (await agent.run("go", session_id="s")).content == "done"
