@@ -1,14 +1,14 @@
 """What an agent needs from outside, as small protocols; the implementations are in `models`, `stores` and tests."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 import trio
 
+from actors.runtime.threads import Threads as Threads
+from actors.runtime.threads import WorkerThreads as WorkerThreads
 from protocol.chat import ModelEvent, ModelRequest
 from protocol.events import Event
-
-T = TypeVar("T")
 
 
 class Model(Protocol):
@@ -78,12 +78,6 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
 
-class Threads(Protocol):
-    """Where blocking functions run."""
-
-    async def run_sync(self, call: Callable[[], T]) -> T: ...
-
-
 class TrioClock:
     """An anchor taken at start plus trio's clock: virtual under a mock clock, monotonic always."""
 
@@ -95,10 +89,3 @@ class TrioClock:
 
     def now(self) -> float:
         return self._anchor + self._time()
-
-
-class WorkerThreads:
-    """trio's worker threads. A cancel waits for the thread, which nothing can interrupt."""
-
-    async def run_sync(self, call: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(call)

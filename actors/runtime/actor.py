@@ -3,11 +3,13 @@
 It decides in which order an actor's end becomes visible, and what happens to asks and messages then. Whether it is
 restarted is the supervisor's decision; it must not know other actors.
 
-starting -> running -> ended, with `restarting` (waiting for its next start), `draining` and `stopping` on the way.
+starting -> running -> ended, with `restarting` (waiting for its next start), `draining` and `stopping` on the way. One
+start with what follows is an incarnation; name, mailbox and handle are the same for all of them.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import outcome
 import trio
@@ -15,74 +17,69 @@ from trio.lowlevel import (
     Abort,
     RaiseCancelT,
     Task,
+    checkpoint,
+    checkpoint_if_cancelled,
     current_task,
     enable_ki_protection,
     reschedule,
     wait_task_rescheduled,
 )
 
+from actors.runtime import waits
 from actors.runtime.context import Ctx
-from actors.runtime.errors import ActorGone, own_part
-from actors.runtime.mailbox import Mailbox
+from actors.runtime.errors import ActorGone, AskTimeout, MessageDropped, cut_off_error, own_part
+from actors.runtime.mailbox import Lost, Mailbox
+from actors.runtime.overflow import Overflow, make_mailbox
+from actors.runtime.parts import Parts
 from actors.runtime.ref import Down, DownKind, Ref
-from actors.runtime.reply import OpenAsks, reply_of
+from actors.runtime.reply import Reply, reply_of
+from actors.runtime.restart import Restart
 
 if TYPE_CHECKING:
     from actors.runtime.supervisor import Supervisor
-    from actors.runtime.system import System
 
 M = TypeVar("M")
+
+
+@dataclass(slots=True)
+class Spec:
+    """What an actor is made from, and made again from where its whole supervisor is restarted."""
+
+    body: Callable[..., Awaitable[None]]
+    args: tuple[Any, ...]
+    mailbox_size: int = 64
+    overflow: Overflow = "wait"
+    own_nursery: bool = False
+    restart: Restart | None = None
+    stop_grace_s: float | None = None
+    on_end: Callable[[], None] | None = None
 
 
 class Actor(Generic[M]):
     """What the runtime knows of one actor, over all its restarts. Everybody else holds a `Ref`."""
 
     __slots__ = (
-        "_args",
-        "_body",
-        "_done",
-        "_kind",
-        "_scope",
-        "_starter",
-        "_supervisor",
-        "asks",
-        "current",
-        "down",
-        "error",
-        "mailbox",
-        "name",
-        "nursery",
-        "on_end",
-        "paused_s",
-        "published",
-        "ready",
-        "ref",
-        "restart_times",
-        "restarting",
-        "restarts",
-        "started_with",
-        "stop_reason",
-        "system",
-    )
+        "_crash", "_done", "_kind", "_may_start", "_parked", "_parts", "_scope", "_starter", "_stop_kind", "_watchers",
+        "asks", "current", "down", "error", "interrupted", "mailbox", "name", "nursery", "paused_s", "published",
+        "ready", "receives_elsewhere", "ref", "restart_times", "restarting", "restarts", "since", "spec",
+        "started_with", "stop_reason", "supervisor", "system", "waits_for",
+    )  # fmt: skip
+    names_its_own: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        supervisor: "Supervisor",
-        body: Callable[..., Awaitable[None]],
-        args: tuple[Any, ...],
-        name: str,
-        mailbox_size: int,
-        on_end: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, supervisor: "Supervisor", spec: Spec, name: str) -> None:
         self.name = name
-        self.system: System = supervisor.system
-        self.mailbox: Mailbox[M] = Mailbox(mailbox_size)
-        self.asks = OpenAsks(self.system)
+        self.supervisor = supervisor
+        self.system = supervisor.system
+        self.spec: Spec | None = spec
+        self.mailbox: Mailbox[M] = make_mailbox(spec.mailbox_size, spec.overflow, self)
+        self.asks: dict[Reply[Any], None] = {}
         self.ref: Ref[M] = Ref(self)
         self.current: M | None = None
+        self.since = 0.0  # when the body took what it has in hand
         self.ready = False  # this incarnation has started
         self.published = False  # some incarnation has
         self.restarting = False
+        self.interrupted: str | None = None  # why its supervisor ended this incarnation, to start another
         self.restarts = 0
         self.restart_times: tuple[float, ...] = ()
         self.paused_s = 0.0
@@ -90,14 +87,18 @@ class Actor(Generic[M]):
         self.stop_reason: str | None = None
         self.error: BaseException | None = None
         self.down: Down | None = None
-        self._supervisor = supervisor
-        self._body = body
-        self._args = args
-        self._scope = trio.CancelScope()
-        self._kind: DownKind | None = None
+        self.waits_for: waits.Waiter | None = None
+        self.receives_elsewhere = False
         self.nursery: trio.Nursery | None = None
-        self.on_end = on_end
+        self._crash: BaseException | None = None
+        self._kind: DownKind | None = None
+        self._stop_kind = DownKind.STOPPED
+        self._scope: trio.CancelScope | None = None
+        self._parts: Parts | None = None
+        self._watchers: dict[Actor[Any], Callable[[Down], Any] | None] | None = None
         self._starter: Task | None = None
+        self._parked: Task | None = None
+        self._may_start = False
         self._done: trio.Event | None = None
 
     # What others see.
@@ -105,7 +106,7 @@ class Actor(Generic[M]):
     @property
     def path(self) -> str:
         """Its name under its supervisor's."""
-        return self._supervisor.path_of(self.name)
+        return self.supervisor.path_of(self.name)
 
     @property
     def handling_kind(self) -> str | None:
@@ -130,6 +131,27 @@ class Actor(Generic[M]):
         """True once it was asked to drain, or to stop."""
         return not self.mailbox.senders
 
+    @property
+    def ended(self) -> bool:
+        """True once everybody can see that it has ended."""
+        return self.down is not None
+
+    @property
+    def awaits_start(self) -> bool:
+        """True while it waits to be started again."""
+        return self.restarting and self.stop_reason is None
+
+    def grace_s(self) -> float:
+        """Return how long it may take to end when it is stopped."""
+        return self.supervisor.grace_of(self.spec)
+
+    @property
+    def parts(self) -> Parts:
+        """What this incarnation has beside its body."""
+        if self._parts is None:
+            self._parts = Parts(self)
+        return self._parts
+
     def gone(self) -> ActorGone:
         """Return a new error for one who is turned away, or was not answered."""
         if self.down is not None:
@@ -140,23 +162,67 @@ class Actor(Generic[M]):
             reason = "draining" if self.draining else "crashed" if self.error is not None else "restarting"
         return ActorGone(self.name, reason, self.error)
 
+    def refused(self, message: object) -> None:
+        """A message that was told was not accepted."""
+        if self.down is not None:
+            self.system.count_rejected_by_ended()
+        if self.down is None and not self.draining:
+            reason = "its mailbox is full"
+        else:
+            reason = self.gone().reason
+        self.system.dead_letters.add(self.name, message, Lost.REJECTED, reason)
+
+    # What its mailbox and its asks report.
+
+    def lost(self, message: object, how: Lost) -> None:
+        """A message was accepted and will not be handled."""
+        if how is Lost.DROPPED:
+            reply_of(message).end(MessageDropped(self.name))
+            reason = "dropped for a newer message"
+        else:
+            reason = "its asker has gone"
+        self.system.dead_letters.add(self.name, message, how, reason)
+
+    def ask_given_up(self) -> None:
+        """An asker has gone; its message may still be queued."""
+        self.mailbox.abandoned += 1
+
+    def ask_late(self) -> None:
+        """An answer came for an asker that has gone."""
+        self.system.count_late_reply()
+
+    def ask_due(self, task: Task, within: float, *, sending: bool) -> None:
+        """The time of an ask has run out."""
+        error = AskTimeout(self.name, within, len(self.mailbox), self.handling_kind)
+        if not (sending and self.mailbox.withdraw(task, error)):
+            reschedule(task, outcome.Error(error))
+
+    def add_watcher(self, watcher: "Actor[Any]", to: Callable[[Down], Any] | None) -> None:
+        """Another actor wants to know of the end."""
+        if self._watchers is None:
+            self._watchers = {}
+        self._watchers[watcher] = to
+
+    def remove_watcher(self, watcher: "Actor[Any]") -> None:
+        """It does not, any more."""
+        if self._watchers is not None:
+            self._watchers.pop(watcher, None)
+            self._watchers = self._watchers or None
+
     # Start, stop, end.
 
-    async def start(self, nursery: trio.Nursery, *, own_nursery: bool = False) -> None:
+    async def start(self, nursery: trio.Nursery) -> None:
         """Run it in a nursery and wait until it is ready, or has ended without an error.
-
-        Args:
-            nursery: Where its task runs.
-            own_nursery: It gets one for tasks of its own.
 
         Raises:
             Exception: What its body raised before it was ready.
             ActorGone: It was stopped before it was ready.
         """
         self._starter = current_task()
+        assert self.spec is not None
+        run = self._run_with_nursery if self.spec.own_nursery else self._run
         # Not in the spawner's context: a restart has no spawner, and a request's variables are not the actor's.
-        run = self._run_with_nursery if own_nursery else self._run
-        self.system.context.run(lambda: nursery.start_soon(run, name=f"actor {self.path}"))
+        self.system.context.run(nursery.start_soon, run, name=f"actor {self.path}")
 
         def abort(_: RaiseCancelT) -> Abort:
             self._starter = None
@@ -169,6 +235,12 @@ class Actor(Generic[M]):
             with trio.move_on_after(self.system.grace_s, shield=True):
                 await self.join()  # its name is free, when the spawner goes on
             raise
+
+    def start_beside(self, run: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run a task of the actor, beside it."""
+        nursery = self.supervisor.nursery
+        assert nursery is not None  # it has children
+        self.system.context.run(lambda: nursery.start_soon(run, name=name))
 
     @enable_ki_protection
     def mark_ready(self, value: object) -> None:
@@ -184,20 +256,46 @@ class Actor(Generic[M]):
         if self._starter is not None:
             reschedule(self._starter)
             self._starter = None
+        self.supervisor.child_ready(self)
 
     def drain(self) -> None:
         """Accept nothing more; the body ends when the queue is empty."""
         self.mailbox.close_sending()
 
     @enable_ki_protection
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, kind: DownKind = DownKind.STOPPED) -> None:
         """Accept nothing more and cancel the body."""
         if self.stop_reason is not None or self.down is not None:
             return
         self.stop_reason = reason or "stopped"
+        self._stop_kind = kind
         # First the cancel: closing first would wake a body that waits for a message as if it were drained.
-        self._scope.cancel(reason=self.stop_reason)
+        if self._scope is not None:
+            self._scope.cancel(reason=self.stop_reason)
         self.mailbox.close_sending()
+        if self._parked is not None:
+            self.go()
+
+    @enable_ki_protection
+    def interrupt(self, reason: str) -> None:
+        """End this incarnation. What follows is decided when it has ended."""
+        if self._scope is not None and self._parked is None:
+            self._scope.cancel(reason=reason)
+
+    def interrupt_for_restart(self, reason: str) -> None:
+        """End this incarnation, because its supervisor starts it again."""
+        if self.interrupted is None and self.down is None:
+            self.interrupted = reason
+            self.interrupt(reason)
+
+    @enable_ki_protection
+    def go(self) -> None:
+        """Let it start again: it waits for that, or will."""
+        if self._parked is None:
+            self._may_start = True
+        else:
+            task, self._parked = self._parked, None
+            reschedule(task)
 
     async def join(self) -> Down:
         """Wait for the end. A checkpoint."""
@@ -206,116 +304,201 @@ class Actor(Generic[M]):
                 self._done = trio.Event()
             await self._done.wait()
         else:
-            await trio.lowlevel.checkpoint()
+            await checkpoint()
         assert self.down is not None
         return self.down
 
     async def _run(self) -> None:
-        delay: float | None = 0.0
+        waits.enter(self)
         try:
-            with self._scope:
-                await trio.lowlevel.checkpoint_if_cancelled()  # stopped before it began: nothing runs
-                while delay is not None:
-                    try:
-                        await self._body(Ctx(self), *self._args)
-                    except BaseException as error:  # noqa: ASYNC103 - what is not the body's own goes on
-                        crash, rest = own_part(error, cancelled=_cancel_is_due())
-                        delay = self._crashed(crash, final=rest is not None) if crash is not None else None
-                        if rest is not None:
-                            raise rest from None  # noqa: ASYNC104 - Cancelled, to its scope
-                    else:
-                        self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
-                        delay = self._next_start(self._supervisor.judge_return(self))
-                    if delay is not None:
-                        await self._wait_restart(delay)
+            while self.spec is not None:
+                self._scope = trio.CancelScope()
+                try:
+                    with self._scope:
+                        self._check_stopped()
+                        try:
+                            await checkpoint_if_cancelled()
+                            await self.spec.body(Ctx(self), *self.spec.args)
+                        except BaseException as error:  # noqa: ASYNC103 - what is not the body's own goes on
+                            rest = self._body_raised(error)
+                            if rest is not None:
+                                raise rest from None  # noqa: ASYNC104 - Cancelled, to its scope
+                        else:
+                            self._body_returned()
+                finally:
+                    if self._parts is not None:
+                        await self._end_parts()
+                if not (self._goes_on() and await self._starts_again()):
+                    return
         finally:
+            waits.leave()
             self._end()
 
     async def _run_with_nursery(self) -> None:
-        """`_run` for an actor that has a nursery: its scope is the actor's. What it runs cannot be begun again."""
+        """`_run` for an actor that has a nursery: its scope is the actor's."""
+        waits.enter(self)
         try:
-            try:
-                async with trio.open_nursery() as self.nursery:
-                    self._scope = self.nursery.cancel_scope
-                    if self.stop_reason is not None:
-                        self._scope.cancel(reason=self.stop_reason)
-                    await trio.lowlevel.checkpoint_if_cancelled()
-                    await self._body(Ctx(self), *self._args)
-                    self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
-                    self._scope.cancel(reason=f"the body of actor {self.path!r} has ended")
-            except BaseException as error:  # noqa: ASYNC103 - as in `_run`
-                crash, rest = own_part(error, cancelled=_cancel_is_due())
-                if crash is not None:
-                    self._crashed(crash, final=True)
-                if rest is not None:
-                    raise rest from None  # noqa: ASYNC104
+            while self.spec is not None:
+                try:
+                    try:
+                        async with trio.open_nursery() as self.nursery:
+                            self._scope = self.nursery.cancel_scope
+                            self._check_stopped()
+                            await checkpoint_if_cancelled()
+                            await self.spec.body(Ctx(self), *self.spec.args)
+                            self._body_returned()
+                            self._scope.cancel(reason=f"the body of actor {self.path!r} has ended")
+                    except BaseException as error:  # noqa: ASYNC103 - as in `_run`
+                        rest = self._body_raised(error)
+                        if rest is not None:
+                            raise rest from None  # noqa: ASYNC104
+                finally:
+                    if self._parts is not None:
+                        await self._end_parts()
+                if not (self._goes_on() and await self._starts_again()):
+                    return
         finally:
+            waits.leave()
             self._end()
 
-    async def _wait_restart(self, delay_s: float) -> None:
-        before = trio.current_time()
-        await trio.sleep(delay_s)
-        self.paused_s += trio.current_time() - before
-        self.restarting = False
+    def _check_stopped(self) -> None:
+        """Let nothing run that was stopped before it began."""
+        assert self._scope is not None
+        reason = self.stop_reason or self.interrupted
+        if reason is not None:
+            self._scope.cancel(reason=reason)
+
+    def _body_returned(self) -> None:
+        self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
 
     @enable_ki_protection
-    def _crashed(self, error: BaseException, *, final: bool = False) -> float | None:
-        handling = self.handling_kind
-        doing = f"while handling {handling}" if handling else "while running" if self.ready else "while starting"
-        error.add_note(f"in actor {self.path!r}, {doing}")
-        self.error = error
-        self._kind = DownKind.CRASHED
-        if self._starter is not None:  # the spawner gets it, so nobody logs it
-            return None
-        return self._next_start(self._supervisor.judge_crash(self, error, final=final or _cancel_is_due()))
+    def _body_raised(self, error: BaseException) -> BaseException | None:
+        """Keep what is the actor's own of an error that left its body, and return what must go on."""
+        crash, rest = own_part(error, cancelled=trio.current_effective_deadline() == float("-inf"))
+        self._crash = crash
+        if crash is not None:
+            handling = self.handling_kind
+            doing = f"while handling {handling}" if handling else "while running" if self.ready else "while starting"
+            crash.add_note(f"in actor {self.path!r}, {doing}")
+        elif rest is not None and self.stop_reason is not None:
+            self.error = cut_off_error(rest) or self.error
+        return rest
 
-    def _next_start(self, delay: float | None) -> float | None:
+    async def _end_parts(self) -> None:
+        parts = self._parts
+        assert parts is not None
+        said = await parts.finish()
+        self._parts = None
+        if parts.failure is not None:
+            own, self._crash = self._crash, parts.failure
+            if own is not None:
+                self._crash = BaseExceptionGroup(f"actor {self.path!r} and a task of it failed", [parts.failure, own])
+        if self._crash is not None:
+            for problem in said:
+                self._crash.add_note(problem)
+
+    @enable_ki_protection
+    def _goes_on(self) -> bool:
+        """Decide, with the supervisor, whether another incarnation follows, and prepare for it."""
+        crash, self._crash = self._crash, None
+        interrupted, self.interrupted = self.interrupted, None
+        if crash is not None:
+            self.error = crash
+            self._kind = DownKind.CRASHED
+        stays = self.stop_reason is None
+        if self._starter is not None and interrupted is None:
+            return False  # the spawner gets what was raised, so nobody logs it
+        if interrupted is not None and stays:
+            if crash is not None:
+                self.supervisor.report_crash(self, crash, 0.0)
+            self.supervisor.child_down(self)
+        elif crash is not None:
+            stays = self.supervisor.judge_crash(self, crash)
+        else:
+            stays = stays and self.supervisor.judge_return(self)
         self.current = None
-        if delay is None:
-            return None
+        if stays:
+            self._prepare_restart()
+        return stays
+
+    def _prepare_restart(self) -> None:
         self._kind = None
         self.restarting = True
         self.ready = False
         self.restarts += 1
-        self.system.actor_restarts()
+        self.system.count_restart()
         # The asks of this incarnation end with it, also the queued; what was only told stays for the next one. Asks
         # that still wait for room were not accepted, and keep their place.
+        self.mailbox.unstash()
         waiting = {reply_of(message) for message in self.mailbox.waiting()}
         queued = [message for message in self.mailbox.queued() if reply_of(message) in self.asks]
-        for slot in self.asks:
+        for slot in tuple(self.asks):
             if slot not in waiting:
                 slot.end(self.gone())
         self.mailbox.hand_back(queued)
-        self.system.count_returned(len(queued))
-        return delay
+        for message in queued:
+            self.system.dead_letters.add(self.name, message, Lost.RETURNED, "restarting")
+
+    async def _starts_again(self) -> bool:
+        """Wait for the next start; False if it was stopped instead."""
+        wheel = self.system.wheel
+        before = wheel.now()
+        if self._may_start or self.stop_reason is not None:
+            await checkpoint()
+        else:
+            self._parked = current_task()
+
+            def abort(_: RaiseCancelT) -> Abort:
+                self._parked = None
+                return Abort.SUCCEEDED
+
+            await wait_task_rescheduled(abort)
+        self._may_start = False
+        self.paused_s += wheel.now() - before
+        self.restarting = False
+        return self.stop_reason is None
 
     @enable_ki_protection
     def _end(self) -> None:
         """Make the end visible, in one synchronous step: first the name, then the asks, then those who wait for it."""
         kind = self._kind or DownKind.CANCELLED
         if self.stop_reason is not None:
-            kind = DownKind.STOPPED
+            kind = self._stop_kind
         self.current = None
-        on_end, self.on_end = self.on_end, None
-        if on_end is not None:
-            on_end()
-        self.down = Down(self.name, self.stop_reason or kind.value, self.error, kind)
-        self._args = ()  # a handle that is kept must not keep what the actor worked with
-        left = self.mailbox.close_receiving()
-        self.mailbox.close_sending()
-        self._supervisor.forget(self)
-        self.system.actor_ended(self, len(left))
-        for slot in self.asks:
+        self.waits_for = None
+        spec, self.spec = self.spec, None  # a handle that is kept must not keep what the actor worked with
+        if spec is not None and spec.on_end is not None:
+            spec.on_end()
+        if self._parts is not None:  # it ended without its cleanup: KeyboardInterrupt and the like
+            self._parts.release()
+        mailbox = self.mailbox
+        left = mailbox.close_receiving()
+        mailbox.close_sending()
+        self.down = Down(self.ref, self.name, self.stop_reason or kind.value, self.error, kind, mailbox.handled)
+        self.system.actor_ended(self, self.down)
+        for slot in tuple(self.asks):
             slot.end(self.gone())
         for message in left:
             reply_of(message).end(self.gone())  # open still if it was asked of another actor, and passed on
+            self.system.dead_letters.add(self.name, message, Lost.RETURNED, self.down.reason)
+        watchers, self._watchers = self._watchers, None
+        for watcher, to in (watchers or {}).items():
+            watcher.told_down(self, self.down, to)
         if self._done is not None:
             self._done.set()
         starter, self._starter = self._starter, None
         if starter is not None:
             fine = self.error is None and kind in (DownKind.RETURNED, DownKind.DRAINED)
             reschedule(starter, outcome.Value(None) if fine else outcome.Error(self.error or self.gone()))
+        self.supervisor.child_ended(self)
 
-
-def _cancel_is_due() -> bool:
-    return trio.current_effective_deadline() == float("-inf")
+    def told_down(self, other: "Actor[Any]", down: Down, to: Callable[[Down], Any] | None) -> None:
+        """An actor that this one watches has ended."""
+        self.parts.watching.pop(other, None)
+        try:
+            notice = down if to is None else to(down)
+        except Exception as error:
+            self.parts.failure = error
+            self.interrupt("the watch raised")
+            return
+        self.mailbox.post_system(notice)

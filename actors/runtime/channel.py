@@ -12,6 +12,7 @@ import trio
 from trio.lowlevel import checkpoint
 
 from actors.runtime.mailbox import Mailbox, MailboxStatistics
+from actors.runtime.overflow import Overflow, make_mailbox
 
 M = TypeVar("M")
 M_contra = TypeVar("M_contra", contravariant=True)
@@ -42,6 +43,7 @@ class MailboxSendChannel(trio.abc.SendChannel[M_contra], Generic[M_contra]):
         Raises:
             ClosedResourceError: This end has been closed, perhaps while this waited.
             BrokenResourceError: The receiving end has been closed.
+            MailboxFull: There is no room, and the mailbox rejects what it has no room for.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
@@ -145,14 +147,17 @@ class MailboxReceiveChannel(trio.abc.ReceiveChannel[M], Generic[M]):
         self.close()
 
 
-def open_mailbox(max_buffer_size: int) -> tuple[MailboxSendChannel[M], MailboxReceiveChannel[M]]:
+def open_mailbox(
+    max_buffer_size: int, overflow: Overflow = "wait"
+) -> tuple[MailboxSendChannel[M], MailboxReceiveChannel[M]]:
     """Make a bounded mailbox for one receiver and return its two ends, as `trio.open_memory_channel` does.
 
     Args:
         max_buffer_size: How many messages may wait, 0 or more.
+        overflow: What happens when there is no room: `"wait"`, `"reject"`, `"drop_oldest"` or `latest(key)`.
 
     Raises:
-        TypeError, ValueError: It is no integer, or negative.
+        TypeError, ValueError: `max_buffer_size` is no integer, or negative; or there is no such policy.
     """
-    mailbox: Mailbox[M] = Mailbox(max_buffer_size)
+    mailbox: Mailbox[M] = make_mailbox(max_buffer_size, overflow)
     return MailboxSendChannel(mailbox), MailboxReceiveChannel(mailbox)

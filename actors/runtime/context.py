@@ -1,35 +1,44 @@
-"""What an actor's own body sees: its messages, its name, its system.
+"""What an actor's own body sees: its messages, its timers and tasks, its name, its system.
 
 It decides when a body that drains its mailbox gives way to others. It must not know how actors start, end or restart.
 """
 
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple
 
 import trio
 from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from actors.runtime.ref import Ref
+from actors.runtime import waits
+from actors.runtime.errors import StashFull
+from actors.runtime.parts import ChildTask, Timer, call_later
+from actors.runtime.ref import Down, Ref
 
 if TYPE_CHECKING:
     from actors.runtime.actor import Actor
     from actors.runtime.system import System
 
 M = TypeVar("M")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 #: How many messages a body may take in a row without letting other tasks run. A trip through the scheduler costs ten
 #: times what the rest of a message costs; 32 messages of 1 us hold the others up for less than 0.1 ms.
 BURST = 32
+_NOTHING: Any = object()
 
 
 class Ctx(Generic[M]):
     """Given to the body: `async for message in ctx`. One task at a time may receive."""
 
-    __slots__ = ("_actor", "_left", "_mailbox")
+    __slots__ = ("_actor", "_left", "_mailbox", "_now")
 
     def __init__(self, actor: "Actor[M]") -> None:
         self._actor = actor
         self._mailbox = actor.mailbox
         self._left = 0
+        self._now = actor.system.wheel.now
 
     @property
     def name(self) -> str:
@@ -77,19 +86,24 @@ class Ctx(Generic[M]):
             self._left -= 1
         else:
             await self._give_way()
-        # Asked first: a caught `WouldBlock` would keep its frame for as long as the actor waits.
-        if not self._mailbox.would_block:
-            try:
-                message = self._actor.current = self._mailbox.take()
-                return message
-            except trio.EndOfChannel:
-                raise StopAsyncIteration from None
-        self._actor.current = None
-        self._left = BURST
         try:
-            message = self._actor.current = await self._mailbox.park()
+            # Polled: a caught `WouldBlock` would keep its frame for as long as the actor waits.
+            message = self._mailbox.poll(_NOTHING)
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        actor = self._actor
+        if message is not _NOTHING:
+            actor.since = self._now()
+            actor.current = message
+            return message
+        actor.current = None
+        self._left = BURST
+        try:
+            message = await self._mailbox.park()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+        actor.since = self._now()
+        actor.current = message
         return message
 
     async def receive(self) -> M:
@@ -112,10 +126,129 @@ class Ctx(Generic[M]):
             EndOfChannel: There is none, and the actor was told to drain.
         """
         self._actor.mark_ready(None)
-        message = self._actor.current = self._mailbox.take()
+        message = self._mailbox.take()
+        self._actor.since = self._now()
+        self._actor.current = message
         return message
 
+    # Later, beside, and at the end. All of it ends with this incarnation: a restarted body orders it anew.
+
+    def after(self, seconds: float, message: M) -> Timer:
+        """Have a message come once, in its turn, also if the mailbox is full or drains. No checkpoint.
+
+        Args:
+            seconds: From now, 0 or more.
+            message: What comes.
+
+        Raises:
+            ValueError: `seconds` is negative, or no number.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"a timer is due in 0 s or more, not in {seconds} s")
+        return self._actor.parts.add_timer(message, seconds, 0)
+
+    def every(self, seconds: float, message: M, *, first: float | None = None) -> Timer:
+        """Have a message come again and again, in its turn. No checkpoint.
+
+        At most one of them waits in the mailbox: a busy actor finds one, not all that it has missed. The n-th is due
+        `first + (n - 1) * seconds` from now, however late the ones before were handled.
+
+        Args:
+            seconds: Between two of them, above 0.
+            message: What comes: the same object each time.
+            first: Seconds until the first one, 0 or more; by default `seconds`.
+
+        Raises:
+            ValueError: A time is out of its range.
+        """
+        if not 0 < seconds < math.inf:
+            raise ValueError(f"the period of a timer is above 0 s and finite, not {seconds} s")
+        if first is not None and not first >= 0:
+            raise ValueError(f"a timer is first due in 0 s or more, not in {first} s")
+        return self._actor.parts.add_timer(message, seconds if first is None else first, seconds)
+
+    def spawn(
+        self,
+        fn: Callable[[*Ts], Awaitable[T]],
+        *args: *Ts,
+        result: Callable[[T], M],
+        error: Callable[[Exception], M] | None = None,
+        name: str | None = None,
+    ) -> ChildTask:
+        """Run a task of this actor, whose result comes back as a message. No checkpoint.
+
+        The actor goes on with its messages meanwhile. When it ends, crashes or is restarted, its tasks are cancelled
+        and have finished before anybody hears of it; when it drains, it waits for their results first.
+
+        Args:
+            fn: An async function.
+            args: Given to it.
+            result: Makes the message from what `fn` returned.
+            error: Makes the message from what `fn` raised; without it that is the actor's crash.
+            name: For logs; by default the function's.
+        """
+        parts = self._actor.parts
+        task = ChildTask(parts, call_later(fn, args), result, error, name or getattr(fn, "__name__", "task"))
+        parts.add_task(task)
+        return task
+
+    def watch(self, ref: Ref[Any], to: Callable[[Down], M] | None = None) -> None:
+        """Have the end of another actor come as one `Down`, before all other messages. No checkpoint.
+
+        It comes at once if that actor has ended already. A restart is no end. A second watch of the same actor takes
+        the place of the first.
+
+        Args:
+            ref: Whom to watch.
+            to: Makes the message from the `Down`; by default the `Down` is the message.
+        """
+        self._actor.parts.watch(ref.for_runtime(), to)
+
+    def unwatch(self, ref: Ref[Any]) -> None:
+        """Take a watch back; a `Down` that is in the mailbox already still comes. Idempotent, no checkpoint."""
+        self._actor.parts.unwatch(ref.for_runtime())
+
+    def stash(self, message: M) -> None:
+        """Put the message in hand aside, for a state in which it can be handled. No checkpoint.
+
+        Args:
+            message: The one that was received last.
+
+        Raises:
+            StashFull: As many are stashed as the mailbox holds (at least 1 may be).
+        """
+        actor = self._actor
+        limit = max(1, self._mailbox.capacity)
+        try:
+            self._mailbox.stash(message, limit)
+        except StashFull:
+            raise StashFull(self.name, limit) from None
+        actor.current = None
+
+    def unstash(self) -> None:
+        """Put all stashed messages back, before all others and in the order they were stashed. No checkpoint."""
+        self._mailbox.unstash()
+
+    def on_stop(self, fn: Callable[[*Ts], Awaitable[None]], *args: *Ts, within: float = 5.0) -> None:
+        """Register cleanup that runs when this incarnation ends, however it ends. No checkpoint.
+
+        What was registered last runs first, after the actor's tasks have finished, shielded from cancellation. What it
+        raises, or that it ran out of time, is logged and noted on the error the actor ended with, if there is one.
+
+        Args:
+            fn: An async function.
+            args: Given to it.
+            within: Seconds it may take, above 0 and finite.
+
+        Raises:
+            ValueError: `within` is out of its range.
+        """
+        if not 0 < within < math.inf:
+            raise ValueError(f"cleanup has a time above 0 s and finite, not {within} s")
+        self._actor.parts.add_hook(call_later(fn, args), within, getattr(fn, "__name__", "cleanup"))
+
     async def _give_way(self) -> None:
+        self._actor.receives_elsewhere = waits.current_body() is not self._actor
         if self._actor.ready:
             await checkpoint()
         else:

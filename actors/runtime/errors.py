@@ -84,6 +84,108 @@ class NotAccepting(ActorError):
         return f"{self.name!r} is closing and starts no more actors"
 
 
+class MailboxFull(ActorError):
+    """A mailbox whose policy is to reject had no room. The message was not accepted.
+
+    Attributes:
+        name: The actor's name; empty for a channel, which has none.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        whose = f"the mailbox of actor {self.name!r}" if self.name else "this mailbox"
+        return f"{whose} is full and rejects what it has no room for; send it again later, or let it wait for room"
+
+
+class MessageDropped(ActorError):
+    """A request was accepted, and then dropped unhandled: a newer message took its place in the mailbox.
+
+    Attributes:
+        name: The actor that was asked.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"actor {self.name!r} did not see the request: its mailbox dropped it for a newer message"
+
+
+class StashFull(ActorError):
+    """An actor put a message aside that its stash has no room for. The message is still the one it has in hand.
+
+    Attributes:
+        name: The actor's name.
+        limit: How many messages its stash holds.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(name, limit)
+        self.name = name
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"the stash of actor {self.name!r} is full: it holds {self.limit}; unstash them, or handle this message"
+
+
+class AskCycle(ActorError):
+    """An ask that could never be answered: the actor it asks waits, over any number of others, for the asker.
+
+    Attributes:
+        path: The names from the asker to itself, each one asking the next: `("a", "b", "a")`.
+    """
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        # Bare, as they read best; a name that could break the line, or pass for more than one, is quoted.
+        names = (name if name.isprintable() and name and " " not in name else repr(name) for name in self.path)
+        return f"ask cycle: {' asks '.join(names)}"
+
+
+class TooManyChildren(ActorError):
+    """A supervisor that bounds its children was asked to start one more.
+
+    Attributes:
+        name: The supervisor.
+        limit: How many it may have at a time.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(name, limit)
+        self.name = name
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.name!r} has all the {self.limit} children it may have; start one more when one has ended"
+
+
+class GaveUp(ActorError):
+    """A supervisor used up its restarts and has ended, with all its children. `__cause__` is the last crash.
+
+    Attributes:
+        name: The supervisor.
+        limit: How many restarts it had.
+        window_s: In how many seconds.
+    """
+
+    def __init__(self, name: str, limit: int, window_s: float) -> None:
+        super().__init__(name, limit, window_s)
+        self.name = name
+        self.limit = limit
+        self.window_s = window_s
+
+    def __str__(self) -> str:
+        restarts = "restart" if self.limit == 1 else "restarts"
+        return f"{self.name!r} gave up after {self.limit} {restarts} in {self.window_s:g} s"
+
+
 def own_part(
     error: BaseException, *, cancelled: bool
 ) -> tuple[BaseException | None, BaseException | None]:
@@ -135,3 +237,14 @@ def _only_member(error: BaseException) -> BaseException | None:
         return None
     members = cast("tuple[BaseException, ...]", error.exceptions)
     return members[0] if len(members) == 1 else None
+
+
+def cut_off_error(cancelled: BaseException) -> BaseException | None:
+    """Return the error that was on its way out of a body when a Cancelled in its cleanup took its place, or None.
+
+    Source of the trap: python-trio/trio#455. An error that the body was handling when it was cancelled looks the same.
+    """
+    seen = cancelled.__context__
+    while isinstance(seen, trio.Cancelled):
+        seen = seen.__context__
+    return seen if isinstance(seen, Exception) else None

@@ -1,17 +1,17 @@
 """A bounded queue with one receiver, any number of senders, and an account of every message.
 
-It decides where a message goes: to the receiver that waits, into the buffer, to a sender's place in the queue, or back.
-It must not know actors, requests or names.
+It decides where a message goes: to the receiver that waits, into the queue, to a sender's place before it, or back. It
+must not know actors, requests or names. What happens when there is no room is the overflow policy's, by subclass; this
+class lets senders wait.
 
-Open -> draining (no sender is left: what is buffered is still received) -> closed (the receiver has gone: what was
-buffered is handed back). At every moment `accepted == handled + returned + queued`, and each attempt to send that has
-ended is in `accepted` or in `rejected` (one that was cancelled before it began is no attempt).
+Open -> draining (no sender is left: what is queued is still received, and so is what the receiver itself orders) ->
+closed (the receiver has gone: what was queued is handed back). At every moment `sent == rejected + accepted` and
+`accepted == handled + expired + dropped + returned + queued`; each attempt to send that has ended is in `accepted` or
+in `rejected` (one that was cancelled before it began is no attempt).
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import outcome
 import trio
@@ -27,109 +27,70 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from actors.runtime.accounting import Losses, Lost, MailboxStatistics
+from actors.runtime.contents import Contents
+
+__all__ = ["Losses", "Lost", "Mailbox", "MailboxStatistics"]
+
 M = TypeVar("M")
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class MailboxStatistics:
-    """A moment of a mailbox. The names that a trio memory channel has too mean what they mean there."""
-
-    current_buffer_used: int
-    max_buffer_size: int
-    open_send_channels: int
-    open_receive_channels: int
-    tasks_waiting_send: int
-    tasks_waiting_receive: int
-    peak_buffer_used: int
-    accepted: int
-    rejected: int
-    handled: int
-    returned: int
-
-    @property
-    def sent(self) -> int:
-        """Attempts to send that have ended, well or not."""
-        return self.accepted + self.rejected
-
-
-class Mailbox(Generic[M]):
+class Mailbox(Contents[M]):
     """The queue itself, without ends. `open_mailbox` gives it two; an actor uses it directly.
 
     Args:
         max_buffer_size: How many messages may wait, 0 or more; with 0 a message passes only to a receiver that waits.
+        losses: Who is told of each message that expires or is dropped.
 
     Raises:
         TypeError, ValueError: `max_buffer_size` is no integer, or is negative. There is no unbounded mailbox.
     """
 
-    __slots__ = (
-        "_capacity",
-        "_peak",
-        "_queue",
-        "_receiver",
-        "_waiting",
-        "accepted",
-        "handled",
-        "receivers",
-        "rejected",
-        "returned",
-        "senders",
-    )
+    __slots__ = ()
 
-    def __init__(self, max_buffer_size: int) -> None:
-        if not isinstance(max_buffer_size, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"max_buffer_size must be an integer, 0 or more, not {max_buffer_size!r}")
-        if max_buffer_size < 0:
-            raise ValueError(f"max_buffer_size must be 0 or more, not {max_buffer_size}")
-        self._capacity = max_buffer_size
-        # An empty deque is 760 bytes, and most mailboxes are empty most of the time: made when first needed.
-        self._queue: deque[M] | None = None
-        self._waiting: OrderedDict[Task, tuple[M, object]] | None = None
-        self._receiver: Task | None = None
-        self._peak = 0
-        self.senders = 1
-        self.receivers = 1
-        self.accepted = 0
-        self.rejected = 0
-        self.handled = 0
-        self.returned = 0
-
-    def __len__(self) -> int:
-        return len(self._queue) if self._queue else 0
+    # Sending.
 
     @property
     def has_room(self) -> bool:
-        """True if `offer` would take a message."""
+        """True if `offer` would take any message."""
         if not self.senders or not self.receivers:
             return False
-        return self._receiver is not None or len(self) < self._capacity
+        return self._receiver is not None or (len(self._queue) if self._queue else 0) < self.capacity
 
     @enable_ki_protection
     def offer(self, message: M) -> bool:
         """Put a message in if there is room now. Never raises, no checkpoint."""
+        queue = self._queue
+        if queue is not None:
+            used = len(queue)
+            if used < self._limit:
+                queue.append(message)
+                self.accepted += 1
+                return True
+            if used >= self.capacity:
+                self.rejected += 1
+                return False
         if self.senders and self.receivers:
             receiver = self._receiver
-            if receiver is not None:
+            if receiver is not None:  # `_hand_over`, written out
                 self._receiver = None
                 self.accepted += 1
                 self.handled += 1
-                # Handed over, not queued: once rescheduled, a task cannot be cancelled out of this wait, so a deadline
-                # in the same tick loses nothing (test_a_receive_that_times_out_loses_no_item_a01).
                 reschedule(receiver, outcome.Value(message))
                 return True
-            queue = self._queue
-            if queue is None:
-                queue = self._queue = deque()
-            used = len(queue)
-            if used < self._capacity:
+            if self.capacity:
+                queue = self._made_queue()
                 queue.append(message)
                 self.accepted += 1
-                if used >= self._peak:
-                    self._peak = used + 1
+                used = len(queue)
+                self._limit = max(self._limit, used)
+                self._peak = max(self._peak, used)
                 return True
         self.rejected += 1
         return False
 
+    @enable_ki_protection
     async def put(self, message: M, owner: object = None) -> None:
         """Put a message in, waiting for room in the order of arrival. A checkpoint.
 
@@ -140,25 +101,43 @@ class Mailbox(Generic[M]):
         Raises:
             ClosedResourceError: The sending side has been closed.
             BrokenResourceError: The receiver has gone.
+            MailboxFull: There is no room, and the overflow policy is not to wait.
         """
         await checkpoint_if_cancelled()
         self.check_sendable()
-        if self.has_room:
+        if self._has_room_for(message):
             self.offer(message)
             await cancel_shielded_checkpoint()
             return
         task = current_task()
-        waiting = self._waiting
-        if waiting is None:
-            waiting = self._waiting = OrderedDict()
-        waiting[task] = (message, owner)
+        lanes = self._rare()
+        lanes.waits += 1
+        lanes.waiting[task] = (message, owner, lanes.waits)
+        self._look = True
 
         def abort(_: RaiseCancelT) -> Abort:
-            del waiting[task]
+            del lanes.waiting[task]
             self.rejected += 1
             return Abort.SUCCEEDED
 
         await wait_task_rescheduled(abort)
+
+    def _has_room_for(self, message: M) -> bool:
+        return self.has_room
+
+    @enable_ki_protection
+    def withdraw(self, task: Task, error: Exception) -> bool:
+        """Let the `put` in which a task waits for room raise `error`. No checkpoint.
+
+        Returns:
+            False if it does not wait there.
+        """
+        lanes = self._lanes
+        if lanes is None or lanes.waiting.pop(task, None) is None:
+            return False
+        self.rejected += 1
+        reschedule(task, outcome.Error(error))
+        return True
 
     def check_sendable(self) -> None:
         """Raise, and count it, when no message can be accepted any more. No checkpoint."""
@@ -169,28 +148,77 @@ class Mailbox(Generic[M]):
             self.rejected += 1
             raise trio.BrokenResourceError("the receiver of this mailbox has gone")
 
+    # Receiving.
+
     @enable_ki_protection
     def take(self) -> M:
-        """Take the oldest message. No checkpoint.
+        """Take the next message: the oldest of the system lane, else of the queue. No checkpoint.
 
         Raises:
             WouldBlock: There is none.
             EndOfChannel: There is none, and none will come.
             ClosedResourceError: The receiving side has been closed.
         """
-        if not self.receivers:
-            raise trio.ClosedResourceError("the receiving side of this mailbox has been closed")
-        if self._waiting:
-            self._admit(self._waiting)
-        if self._queue:
+        queue = self._queue
+        if queue and not self._look:
             self.handled += 1
-            return self._queue.popleft()
-        if not self.senders:
-            raise trio.EndOfChannel
-        raise trio.WouldBlock
+            return queue.popleft()
+        return self._take_first()
 
+    @enable_ki_protection
+    def poll(self, nothing: T) -> M | T:
+        """Take the next message as `take` does, but return `nothing` where that raises `WouldBlock`. No checkpoint."""
+        queue = self._queue
+        if queue and not self._look:
+            self.handled += 1
+            return queue.popleft()
+        return nothing if self.would_block else self._take_first()
+
+    def _take_first(self) -> M:
+        lanes = self._lanes
+        if lanes is None:  # then the queue was found empty
+            raise self._nothing()
+        if lanes.abandoned:
+            self.skip_expired()
+        if lanes.system:
+            self._note_peak()
+            self.handled += 1
+            message = lanes.system.popleft()
+        elif self._queue:
+            self.handled += 1
+            lanes.unchecked -= 1
+            message = self._pop(self._queue)
+            self._refill(lanes)
+        elif lanes.waiting:  # the size is 0
+            self.accepted += 1
+            self.handled += 1
+            task, (message, _, _) = lanes.waiting.popitem(last=False)
+            reschedule(task)
+        else:
+            raise self._nothing()
+        self._look = lanes.busy
+        return message
+
+    def _nothing(self) -> Exception:
+        if not self.receivers:
+            return trio.ClosedResourceError("the receiving side of this mailbox has been closed")
+        return trio.WouldBlock() if self.senders or self.expected else trio.EndOfChannel()
+
+    @property
+    def would_block(self) -> bool:
+        """`take` would raise `WouldBlock`. What has expired is skipped first."""
+        if self._queue and not self._look:
+            return False
+        lanes = self._lanes
+        if lanes is not None:
+            self.skip_expired()
+            if lanes.system or lanes.waiting:
+                return False
+        return not self._queue and self.receivers > 0 and (self.senders > 0 or self.expected > 0)
+
+    @enable_ki_protection
     async def get(self) -> M:
-        """Take the oldest message, waiting for one. A checkpoint; raises what `take` raises, without `WouldBlock`."""
+        """Take the next message, waiting for one. A checkpoint; raises what `take` raises, without `WouldBlock`."""
         await checkpoint_if_cancelled()
         try:
             message = self.take()
@@ -217,84 +245,48 @@ class Mailbox(Generic[M]):
         self._receiver = None
         return Abort.SUCCEEDED
 
-    @property
-    def would_block(self) -> bool:
-        """`take` would raise `WouldBlock`."""
-        return not self._queue and not self._waiting and self.senders > 0 and self.receivers > 0
+    # The end.
 
+    @enable_ki_protection
     def close_sending(self) -> None:
-        """Accept nothing more: what is buffered is still received, senders that wait are turned away. Idempotent."""
-        self.senders = 0
-        self._turn_away(trio.ClosedResourceError("the sending side of this mailbox has been closed"))
-        if self._receiver is not None:
-            reschedule(self._receiver, outcome.Error(trio.EndOfChannel()))
-            self._receiver = None
+        """Accept nothing more from others: what is queued is still received, senders that wait are turned away.
 
+        Idempotent, no checkpoint.
+        """
+        self.senders = 0
+        self._limit = 0
+        self._turn_away(trio.ClosedResourceError("the sending side of this mailbox has been closed"))
+        self._end_if_drained()
+
+    @enable_ki_protection
     def close_receiving(self) -> list[M]:
-        """Receive nothing more, and hand back what was buffered, oldest first. Idempotent."""
+        """Receive nothing more, and hand back what `queued` shows. Idempotent, no checkpoint."""
         self.receivers = 0
+        self._limit = 0
         self._turn_away(trio.BrokenResourceError("the receiver of this mailbox has gone"))
         if self._receiver is not None:
             reschedule(self._receiver, outcome.Error(trio.ClosedResourceError("closed while a task received from it")))
             self._receiver = None
-        left = list(self._queue or ())
-        self._queue = None
+        self._note_peak()
+        left = self.queued()
         self.returned += len(left)
+        self._queue = None
+        lanes = self._lanes
+        if lanes is not None:
+            lanes.system = lanes.stash = None
+            lanes.abandoned = lanes.kept = 0
+            self._look = False
         return left
-
-    def hand_back(self, messages: Iterable[object]) -> None:
-        """Take these buffered messages out, found by identity, without handling them."""
-        gone = {id(message) for message in messages}
-        if not gone:
-            return
-        kept = deque(message for message in self._queue or () if id(message) not in gone)
-        self.returned += len(self) - len(kept)
-        self._queue = kept
-        while self._waiting and len(kept) < self._capacity:
-            self._admit(self._waiting)
-
-    def queued(self) -> list[M]:
-        """Return what is buffered, oldest first."""
-        return list(self._queue or ())
-
-    def waiting(self) -> list[M]:
-        """Return what senders that wait for room would send; none of it is accepted yet."""
-        return [message for message, _ in (self._waiting or {}).values()]
 
     def turn_away(self, owner: object) -> None:
         """Fail the senders that wait through one end, which is being closed."""
         self._turn_away(trio.ClosedResourceError("this send channel was closed while it waited for room"), owner)
 
-    def statistics(self) -> MailboxStatistics:
-        """Return this moment's figures. No checkpoint."""
-        return MailboxStatistics(
-            current_buffer_used=len(self),
-            max_buffer_size=self._capacity,
-            open_send_channels=self.senders,
-            open_receive_channels=self.receivers,
-            tasks_waiting_send=len(self._waiting or ()),
-            tasks_waiting_receive=int(self._receiver is not None),
-            peak_buffer_used=self._peak,
-            accepted=self.accepted,
-            rejected=self.rejected,
-            handled=self.handled,
-            returned=self.returned,
-        )
-
-    def _admit(self, waiting: OrderedDict[Task, tuple[M, object]]) -> None:
-        """Give the sender that has waited longest its place, one above the bound until the caller takes a message."""
-        task, (message, _) = waiting.popitem(last=False)
-        reschedule(task)
-        if self._queue is None:
-            self._queue = deque()
-        self._queue.append(message)
-        self.accepted += 1
-
     def _turn_away(self, error: Exception, owner: object = None) -> None:
-        waiting = self._waiting
+        waiting = self._lanes.waiting if self._lanes is not None else None
         if not waiting:
             return
-        for task in [task for task, (_, through) in waiting.items() if owner is None or through is owner]:
+        for task in [task for task, (_, through, _) in waiting.items() if owner is None or through is owner]:
             del waiting[task]
             self.rejected += 1
             reschedule(task, outcome.Error(type(error)(*error.args)))

@@ -10,8 +10,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import trio
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from actors.runtime.errors import AskTimeout
+from actors.runtime import waits
+from actors.runtime.errors import MailboxFull
 from actors.runtime.mailbox import MailboxStatistics
 from actors.runtime.reply import AskOf, Replies, Reply, attach, detach
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")
+
+#: Every 32nd send of a system lets other tasks run.
+_GIVE_WAY = 31
 
 
 class DownKind(StrEnum):
@@ -37,16 +42,21 @@ class Down:
     """The end of an actor. There is one per actor, however often it was restarted.
 
     Attributes:
-        name: The actor's name.
+        ref: The actor: the same handle that was watched or joined.
+        name: Its name.
         reason: In words: what `stop(reason)` was given, else the kind.
-        error: What its body raised, unwrapped, or None. An actor that was stopped has one if its cleanup raised.
+        error: What its body raised, unwrapped, or None. An actor that was stopped has one if its cleanup raised, or if
+            an error was on its way out when the stop cut it off.
         kind: How it ended.
+        handled: How many messages it took, over all its restarts.
     """
 
+    ref: "Ref[Any]"
     name: str
     reason: str
     error: BaseException | None
     kind: DownKind
+    handled: int
 
 
 class Ref(Generic[M_contra]):
@@ -80,12 +90,12 @@ class Ref(Generic[M_contra]):
 
         Returns:
             True if the message is in the mailbox or with the actor; False if there is no room or the actor has ended
-            or is ending, which is counted.
+            or is ending: it is a dead letter then.
         """
         actor = self._actor
         if actor.mailbox.offer(message):
             return True
-        actor.system.count_rejected()
+        actor.refused(message)
         return False
 
     def tell_threadsafe(self, message: M_contra) -> bool:
@@ -101,17 +111,31 @@ class Ref(Generic[M_contra]):
         return True
 
     async def send(self, message: M_contra) -> None:
-        """Send, waiting for room in the order of arrival. A checkpoint.
+        """Send, waiting for room in the order of arrival.
+
+        Cancellation is checked each time. It lets other tasks run when it waits, and at the latest with every 32nd send
+        in the system: a trip through the scheduler costs more than all the rest of a send.
 
         Raises:
             ActorGone: The actor has ended or is ending, or did so while this waited. The message was not accepted.
+            MailboxFull: There is no room, and the actor's mailbox rejects then.
+            AskCycle: There is no room, and the actor waits, perhaps through others, for the one that sends.
         """
+        await checkpoint_if_cancelled()
         actor = self._actor
+        system = actor.system
+        system.sends += 1
+        if not system.sends & _GIVE_WAY:
+            await checkpoint()
+        if actor.mailbox.has_room:
+            actor.mailbox.offer(message)
+            return
+        sender = waits.begin(actor)
         try:
-            await actor.mailbox.put(message)
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            actor.system.count_rejected()
-            raise actor.gone() from actor.error
+            await self._wait_for_room(message)
+        finally:
+            if sender is not None:
+                sender.waits_for = None
 
     async def ask(self, message: AskOf[M_contra, R], *, within: float = math.inf) -> R:
         """Send a request, waiting for room, and wait for its answer. A checkpoint.
@@ -126,39 +150,59 @@ class Ref(Generic[M_contra]):
         Raises:
             ActorGone: The actor has ended or is ending; or it ended, crashed or was restarted before it answered.
             AskTimeout: `within` ran out. A later answer is dropped and counted.
+            AskCycle: The actor waits, perhaps through others, for the one that asks. Nothing was sent.
+            MailboxFull: There is no room, and the actor's mailbox rejects then.
+            MessageDropped: The actor's mailbox dropped the request for a newer message.
             RuntimeError: The object carries an ask that was not answered.
             Exception: What the actor gave to `msg.reply.fail(...)`.
         """
+        await checkpoint_if_cancelled()
         request = cast("Replies[R]", message)
         actor = self._actor
-        slot = attach(request, actor.asks)
-        if math.isinf(within):
-            return await self._ask(request, slot)
-        with trio.move_on_after(within):
-            return await self._ask(request, slot)
-        raise AskTimeout(actor.name, within, len(actor.mailbox), actor.handling_kind)
-
-    async def _ask(self, request: Replies[R], slot: Reply[R]) -> R:
-        actor = self._actor
-        actor.asks.open(slot)
-        accepted = False
+        asker = waits.begin(actor)
         try:
+            slot = attach(request, actor)
+            if within != math.inf:
+                slot.within = within
+                wheel = actor.system.wheel
+                wheel.add(slot, wheel.now() + within)
             try:
-                await trio.lowlevel.checkpoint_if_cancelled()
-                # With room there is one trip through the scheduler, to the answer; `put` would make it two.
+                # With room there is one trip through the scheduler, to the answer.
                 if actor.mailbox.has_room:
                     actor.mailbox.offer(request)
                 else:
-                    await actor.mailbox.put(request)
-                accepted = True
-            except (trio.ClosedResourceError, trio.BrokenResourceError):
-                actor.system.count_rejected()
-                slot.end(actor.gone())
-            return await slot.wait()
+                    await self._wait_to_ask(request, slot)
+                return await slot.wait()
+            finally:
+                if slot.active:
+                    slot.give_up()
         finally:
-            slot.give_up()
-            if not accepted:  # nobody has it: the object may be asked again
-                detach(request)
+            if asker is not None:
+                asker.waits_for = None
+
+    async def _wait_to_ask(self, request: Replies[R], slot: Reply[R]) -> None:
+        slot.begin_sending()
+        try:
+            await self._wait_for_room(cast(Any, request))
+        except BaseException:
+            detach(request)  # nobody has it: the object may be asked again
+            raise
+        finally:
+            slot.sending = False
+
+    async def _wait_for_room(self, message: M_contra) -> None:
+        actor = self._actor
+        if actor.down is not None:
+            actor.system.count_rejected_by_ended()
+        try:
+            await actor.mailbox.put(message)
+        except (trio.ClosedResourceError, trio.BrokenResourceError):
+            gone = actor.gone()
+        except MailboxFull:
+            raise MailboxFull(actor.name) from None
+        else:
+            return
+        raise gone from actor.error
 
     def drain(self) -> None:
         """Accept nothing more, let the actor finish what is queued, and end. Idempotent, no checkpoint."""
@@ -179,3 +223,7 @@ class Ref(Generic[M_contra]):
     def statistics(self) -> MailboxStatistics:
         """Return the figures of its mailbox. No checkpoint."""
         return self._actor.mailbox.statistics()
+
+    def for_runtime(self) -> "Actor[Any]":
+        """Return what is behind the handle. For the runtime only."""
+        return self._actor

@@ -6,8 +6,8 @@ mailboxes, names or supervisors.
 A slot is waiting -> settled, or waiting -> abandoned (the asker was cancelled or timed out). Both ends are final.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, Self, TypeGuard, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeGuard, TypeVar, cast
 
 import outcome
 from trio.lowlevel import (
@@ -25,72 +25,48 @@ R_co = TypeVar("R_co", covariant=True)
 M_co = TypeVar("M_co", covariant=True)
 
 
-class LateReplies(Protocol):
-    """Who counts the answers that came too late."""
+class Asked(Protocol):
+    """Who is asked, as far as a slot sees it."""
 
-    def count_late_reply(self) -> None:
-        """An answer came after its asker had gone."""
+    #: The asks that wait for it, oldest first; each leaves when it is settled or given up.
+    asks: "dict[Reply[Any], None]"
+
+    def ask_given_up(self) -> None:
+        """An asker has gone; its message may still be queued."""
         ...
 
-
-class OpenAsks:
-    """The asks that wait for one actor. Each leaves when it is settled or given up, so that none outlives its asker."""
-
-    __slots__ = ("_late", "_slots")
-
-    def __init__(self, late: LateReplies) -> None:
-        self._late = late
-        self._slots: dict[Reply[Any], None] | None = None  # made when first needed: most actors have none
-
-    def __len__(self) -> int:
-        return len(self._slots or ())
-
-    def __iter__(self) -> Iterator["Reply[Any]"]:
-        """Iterate over the slots as they are now, oldest first."""
-        return iter(tuple(self._slots or ()))
-
-    def __contains__(self, slot: object) -> bool:
-        return slot in (self._slots or ())
-
-    def open(self, slot: "Reply[Any]") -> None:
-        """An ask begins."""
-        if self._slots is None:
-            self._slots = {}
-        self._slots[slot] = None
-
-    def close(self, slot: "Reply[Any]") -> None:
-        """An ask has ended, well or not."""
-        if self._slots is not None:
-            self._slots.pop(slot, None)
-            if not self._slots:
-                self._slots = None
-
-    def late(self) -> None:
+    def ask_late(self) -> None:
         """An answer came for an asker that has gone."""
-        self._late.count_late_reply()
+        ...
+
+    def ask_due(self, task: Task, within: float, *, sending: bool) -> None:
+        """The time of an ask has run out: wake its asker with the error."""
+        ...
 
 
 class Reply(Generic[R]):
     """Where the answer to one request goes. Made by `ref.ask`, found by the receiver at `msg.reply`.
 
     It may be kept and settled later, from any message or task of the actor. When the actor ends first, the asker gets
-    `ActorGone`.
+    `ActorGone`. `Reply()` makes one for two tasks that are no actors: one awaits `wait()`, once, the other settles it.
+
+    Attributes:
+        settled: True when an answer or an error was taken.
+        abandoned: True when nobody waits for the answer any more, or nobody ever did: the message was told, not asked.
     """
 
-    __slots__ = ("_late", "_outcome", "_owner", "_task", "abandoned")
+    __slots__ = ("_late", "_owner", "_result", "_task", "abandoned", "sending", "settled", "within")
 
-    def __init__(self, owner: OpenAsks | None) -> None:
+    def __init__(self, owner: Asked | None = None) -> None:
         self._owner = owner
-        self._outcome: outcome.Outcome[R] | None = None
+        self._result: outcome.Outcome[R] | None = None
         self._task: Task | None = None
         self._late = False
-        #: True when nobody waits for the answer any more, or nobody ever did: the message was told, not asked.
-        self.abandoned = owner is None
-
-    @property
-    def settled(self) -> bool:
-        """True when an answer or an error was taken."""
-        return self._outcome is not None
+        self.settled = False
+        self.abandoned = False
+        #: For the runtime: the asker still waits for room, and what it allows in seconds.
+        self.sending = False
+        self.within = 0.0
 
     @enable_ki_protection
     def send(self, value: R) -> bool:
@@ -113,18 +89,23 @@ class Reply(Generic[R]):
         return self._settle(outcome.Error(error))
 
     def _settle(self, result: "outcome.Outcome[R]") -> bool:
+        if self.settled:
+            return False
         owner = self._owner
-        if self._outcome is not None or owner is None:
-            return False
         if self.abandoned:
-            if not self._late:
+            if owner is not None and not self._late:
                 self._late = True
-                owner.late()
+                owner.ask_late()
             return False
-        self._outcome = result
-        owner.close(self)
-        if self._task is not None:
-            reschedule(self._task)
+        self.settled = True
+        if owner is not None:
+            owner.asks.pop(self, None)
+        task = self._task
+        if task is None or self.sending:
+            self._result = result
+        else:
+            self._task = None
+            reschedule(task, result)
         return True
 
     def end(self, error: Exception) -> None:
@@ -134,30 +115,59 @@ class Reply(Generic[R]):
 
     def give_up(self) -> None:
         """The asker has gone: what still comes is late. No checkpoint."""
-        if self._outcome is None and self._owner is not None and not self.abandoned:
+        if not self.settled and not self.abandoned:
             self.abandoned = True
-            self._owner.close(self)
+            self._task = None
+            owner = self._owner
+            if owner is not None:
+                owner.asks.pop(self, None)
+                owner.ask_given_up()
+
+    @property
+    def active(self) -> bool:
+        """True while the asker waits: its deadline is wanted."""
+        return not self.settled and not self.abandoned
+
+    def due(self) -> None:
+        """The time of the ask has run out. Called by the wheel."""
+        task, owner = self._task, self._owner
+        if task is not None and owner is not None:
+            self.give_up()
+            owner.ask_due(task, self.within, sending=self.sending)
 
     async def wait(self) -> R:
         """Wait for the answer. Only the asker calls it, once. A checkpoint unless the slot is settled already.
 
+        Cancelled, it is abandoned.
+
         Raises:
             Exception: What the slot was failed with.
         """
-        if self._outcome is None:
-            self._task = current_task()
-            await wait_task_rescheduled(self._abort)
-        assert self._outcome is not None
-        return self._outcome.unwrap()
+        if self.settled:
+            assert self._result is not None
+            return self._result.unwrap()
+        self._task = current_task()
+        answer: R = await wait_task_rescheduled(self._abort)
+        return answer
+
+    def begin_sending(self) -> None:
+        """The asker waits for room from now on: a deadline finds it there."""
+        self._task = current_task()
+        self.sending = True
 
     def _abort(self, _: RaiseCancelT) -> Abort:
-        self._task = None
         self.give_up()
         return Abort.SUCCEEDED
 
 
+def _nobody() -> Reply[Any]:
+    reply: Reply[Any] = Reply()
+    reply.abandoned = True
+    return reply
+
+
 #: The reply of a request that was told, not asked: what is sent to it goes nowhere.
-NOBODY: Reply[Any] = Reply(None)
+NOBODY = _nobody()
 
 
 class AskOf(Protocol[M_co, R_co]):
@@ -172,18 +182,19 @@ class Replies(Generic[R]):
     """Base of a request: `class Add(Replies[int])` makes `await ref.ask(Add(...))` an int.
 
     It works as the base of a plain class, of a dataclass (frozen and with slots too) and of a `msgspec.Struct`.
+
+    A request whose asker has gone when it reaches the front of the mailbox is skipped and counted; a class that says
+    `handle_abandoned = True` is handled all the same (source of the rule: erlang/otp#11245).
     """
 
     __slots__ = ("_reply",)
     _reply: Reply[R]
+    handle_abandoned: ClassVar[bool] = False
 
     @property
     def reply(self) -> Reply[R]:
         """Where the answer goes; nowhere if the message was told."""
-        try:
-            return self._reply
-        except AttributeError:
-            return NOBODY
+        return getattr(self, "_reply", NOBODY)
 
     def asked_as(self) -> tuple[Self, R]:
         """Tell type checkers the type of the reply. Never called.
@@ -198,19 +209,20 @@ class Replies(Generic[R]):
 _attach = cast("Callable[[object, Reply[Any]], None]", cast(Any, Replies)._reply.__set__)
 
 
-def attach(message: Replies[R], owner: OpenAsks) -> Reply[R]:
+def attach(message: Replies[R], owner: Asked) -> Reply[R]:
     """Give a request the slot of a new ask, and return it.
 
     Raises:
         RuntimeError: The object carries an ask that was not answered. With one object in two asks the answer to one
             could settle the other.
     """
-    before = message.reply
-    if before is not NOBODY and not before.settled:
+    before = getattr(message, "_reply", None)
+    if before is not None and before is not NOBODY and not before.settled:
         kind = type(message).__name__
         raise RuntimeError(f"this {kind} was asked before and is not answered; make a new {kind} for each ask")
     slot: Reply[R] = Reply(owner)
     _attach(message, slot)
+    owner.asks[slot] = None
     return slot
 
 
@@ -226,3 +238,11 @@ def reply_of(message: object) -> Reply[Any]:
 
 def _is_request(message: object) -> TypeGuard[Replies[Any]]:
     return isinstance(message, Replies)
+
+
+def is_expired(message: object) -> bool:
+    """Return whether a message is a request that nobody waits for any more, and that need not be handled then."""
+    if not _is_request(message) or message.handle_abandoned:
+        return False
+    reply = message.reply
+    return reply.abandoned and reply is not NOBODY

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Literal
 
 RestartName = Literal["temporary", "transient", "permanent"]
+BudgetName = Literal["child", "supervisor"]
 
 
 class Restart(StrEnum):
@@ -18,6 +19,13 @@ class Restart(StrEnum):
     TEMPORARY = "temporary"  # none
     TRANSIENT = "transient"  # a crash
     PERMANENT = "permanent"  # a crash, and a body that returns
+
+
+class Budget(StrEnum):
+    """Whose restarts are counted together."""
+
+    CHILD = "child"  # each child has its own
+    SUPERVISOR = "supervisor"  # all children share one, as in OTP
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +67,19 @@ class RestartPolicy:
 
     Attributes:
         restart: Which ends are followed by a restart.
-        limit: At most this many restarts of one child in any `window_s` seconds, 0 or more; the next one is not made.
-        window_s: Length of the window in seconds, above 0. It counts the time the child was up: waiting does not
-            earn new restarts, so that a long backoff cannot keep a crash loop alive for ever.
+        limit: At most this many restarts in any `window_s` seconds, 0 or more; the next one is not made.
+        window_s: Length of the window in seconds, above 0. For a child's own budget it counts the time the child was
+            up: waiting does not earn new restarts, so that a long backoff cannot keep a crash loop alive for ever. For
+            a supervisor's it counts all time, as OTP does.
         backoff: How long each restart waits.
+        budget: Whose restarts are counted together.
     """
 
     restart: Restart = Restart.TEMPORARY
     limit: int = 3
     window_s: float = 10.0
     backoff: Backoff = Backoff()
+    budget: Budget = Budget.CHILD
 
     def __post_init__(self) -> None:
         if self.limit < 0:
@@ -76,15 +87,21 @@ class RestartPolicy:
         if self.window_s <= 0:
             raise ValueError(f"restart window must be above 0 s, not {self.window_s}")
 
-    def wants(self, *, crashed: bool) -> bool:
-        """Return whether an end of this kind is followed by a restart."""
-        return self.restart is Restart.PERMANENT or (crashed and self.restart is Restart.TRANSIENT)
+    def wants(self, own: Restart | None, *, crashed: bool) -> bool:
+        """Return whether an end is followed by a restart.
+
+        Args:
+            own: What the child itself was spawned with; None means what the policy says.
+            crashed: It was a crash.
+        """
+        restart = own or self.restart
+        return restart is Restart.PERMANENT or (crashed and restart is Restart.TRANSIENT)
 
     def admit(self, earlier: tuple[float, ...], now: float) -> tuple[float, ...] | None:
         """Return the restarts in the window with one at `now` added, or None if the budget is used up.
 
         Args:
-            earlier: When the child was restarted before, in seconds of its time up.
+            earlier: The restarts before, in seconds: of the child's time up, or of the supervisor's clock.
             now: The same clock. A restart made exactly `window_s` ago has left the window.
         """
         recent = tuple(at for at in earlier if now - at < self.window_s)

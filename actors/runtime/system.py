@@ -1,7 +1,10 @@
 """A system: one block that all its actors live in.
 
-It decides what the end of the block means for them: everything is stopped, and nothing outlives it. It must not know
-what actors do, and there is no global one.
+It decides what the end of the block means for them: everything is stopped, in order, and nothing outlives it. It must
+not know what actors do, and there is no global one.
+
+The actors are shielded from a cancel around the block. It reaches them through the block's own end: first the block
+has finished, then they are stopped in the reverse order of their start, so nobody loses what it still uses.
 """
 
 import contextvars
@@ -12,14 +15,24 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 import trio
+from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
+from actors.runtime import observe
 from actors.runtime.actor import Actor
 from actors.runtime.context import Ctx
-from actors.runtime.errors import NotAccepting
-from actors.runtime.ref import Ref
+from actors.runtime.deadletters import DeadLetters
+from actors.runtime.errors import unwrap
+from actors.runtime.group import Strategy, StrategyName
+from actors.runtime.mailbox import MailboxStatistics
+from actors.runtime.overflow import Overflow
+from actors.runtime.ref import Down, DownKind, Ref
 from actors.runtime.registry import Registry
-from actors.runtime.restart import Backoff, Restart, RestartName, RestartPolicy
-from actors.runtime.supervisor import Crash, Supervisor
+from actors.runtime.reports import Crash
+from actors.runtime.restart import Backoff, Budget, BudgetName, Restart, RestartName
+from actors.runtime.supervisor import Child, Plan, Supervisor
+from actors.runtime.threads import Threads, default_threads
+from actors.runtime.tree import Node
+from actors.runtime.wheel import Wheel
 
 M = TypeVar("M")
 Ts = TypeVarTuple("Ts")
@@ -27,35 +40,20 @@ logger = logging.getLogger("actors.runtime")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One actor, supervisor or system in `tree()`.
-
-    Attributes:
-        name: Its name.
-        state: One word: starting, running, restarting, draining, stopping; supervising for what has children.
-        depth: How many messages are queued.
-        children: What it supervises, in the order of start.
-        handling: The type name of the message in hand, or None.
-        asks: How many asks wait for it.
-        restarts: How often it was restarted.
-    """
-
-    name: str
-    state: str
-    depth: int = 0
-    children: tuple["Node", ...] = ()
-    handling: str | None = None
-    asks: int = 0
-    restarts: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class SystemStatistics:
-    """Counts of one system since it was opened; `actors` and `supervisors` are those that have not ended.
+    """Counts of one system since it was opened; `actors`, `supervisors` and `queued` are of this moment.
+
+    At every moment `sent == rejected + accepted` and `accepted == handled + expired + dropped + returned + queued`.
 
     Attributes:
-        rejected: Messages not accepted: no room for a tell, or the actor had ended.
+        sent: Messages that somebody tried to send, and the try has ended.
+        accepted: Messages that are or were in a mailbox.
+        rejected: Messages not accepted: no room for a tell, or the actor had ended, or the sender was cancelled.
+        handled: Messages that an actor took.
+        expired: Requests that were skipped, as their asker had gone.
+        dropped: Messages that the overflow policy of their mailbox gave up for newer ones.
         returned: Messages that were accepted and not handled, because the actor ended or crashed.
+        queued: Messages in mailboxes and stashes.
         late_replies: Answers whose asker had gone.
     """
 
@@ -65,27 +63,55 @@ class SystemStatistics:
     ended: int
     crashes: int
     restarts: int
+    sent: int
+    accepted: int
     rejected: int
+    handled: int
+    expired: int
+    dropped: int
     returned: int
+    queued: int
     late_replies: int
 
 
 class System:
-    """Made by `open_system`."""
+    """Made by `open_system`.
 
-    def __init__(self, name: str, grace_s: float, on_crash: Callable[[Crash], None] | None) -> None:
+    Attributes:
+        name: For messages and logs.
+        registry: Its actors by name.
+        dead_letters: What was sent to its actors and not handled.
+        threads: Where its actors run blocking functions.
+        grace_s: How long a stopped actor may take, in seconds, before it is named in the log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        grace_s: float,
+        on_crash: Callable[[Crash], None] | None,
+        on_down: Callable[[Down], None] | None,
+        threads: Threads | None,
+    ) -> None:
         self.name = name
         self.grace_s = grace_s
+        self.on_crash = on_crash
         self.registry = Registry()
-        #: For the runtime: how other threads reach the loop, and the context that actors start in.
+        self.dead_letters = DeadLetters()
+        self.threads = threads or default_threads()
+        #: For the runtime: its deadlines, how other threads reach the loop, and the context that actors start in.
+        self.wheel = Wheel()
         self.token = trio.lowlevel.current_trio_token()
         self.context = contextvars.copy_context()
-        self._on_crash = on_crash
-        self._root = Supervisor(self, name, RestartPolicy(), on_crash)
-        self._supervisors: dict[str, Supervisor] = {}
-        self._watch: trio.CancelScope | None = None
-        self._started = self._ended = self._crashes = self._restarts = 0
-        self._rejected = self._returned = self._late_replies = self._numbers = 0
+        #: For the runtime: sends so far, and supervisors that have not ended.
+        self.sends = 0
+        self.supervisors = 0
+        self._on_down = on_down
+        self._root = Supervisor(self, name, Plan(stop_grace_s=grace_s, on_crash=on_crash))
+        self._block: trio.Nursery | None = None
+        self._failed = False
+        self._started = self._ended = self._crashes = self._restarts = self._late_replies = self._numbers = 0
+        self._past = _Totals()
 
     def __repr__(self) -> str:
         return f"<System {self.name!r} of {self._started - self._ended} actors>"
@@ -96,76 +122,87 @@ class System:
         *args: *Ts,
         name: str | None = None,
         mailbox_size: int = 64,
+        overflow: Overflow = "wait",
         own_nursery: bool = False,
+        stop_grace_s: float | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> Ref[M]:
         """Start an actor that is not restarted. Arguments, errors and checkpoint as in `Supervisor.spawn`."""
         return await self._root.spawn(
-            body, *args, name=name, mailbox_size=mailbox_size, own_nursery=own_nursery, on_end=on_end
+            body,
+            *args,
+            name=name,
+            mailbox_size=mailbox_size,
+            overflow=overflow,
+            own_nursery=own_nursery,
+            stop_grace_s=stop_grace_s,
+            on_end=on_end,
         )
 
     async def supervise(
         self,
         *,
         name: str,
+        strategy: StrategyName | Strategy = "one_for_one",
         restart: RestartName | Restart = "temporary",
         intensity: tuple[int, float] = (3, 10.0),
+        budget: BudgetName | Budget = "child",
         backoff: Backoff | None = None,
+        max_children: int | None = None,
+        stop_grace_s: float = 5.0,
         on_crash: Callable[[Crash], None] | None = None,
     ) -> Supervisor:
-        """Start a supervisor (one_for_one): each child is restarted on its own, within its own budget. A checkpoint.
-
-        Args:
-            name: Unique in the system, among actors too.
-            restart: Which ends of a child are followed by a restart.
-            intensity: At most so many restarts of one child in so many seconds; then it is given up.
-            backoff: How long each restart waits.
-            on_crash: Called with each crash of a child, synchronously; what it raises is logged. By default the
-                system's.
-
-        Raises:
-            NameTaken: An actor or supervisor that has not ended has this name.
-            NotAccepting: The system is closing.
-            ValueError: `restart` is none of the three, or a number is out of its range.
-        """
-        limit, window_s = intensity
-        policy = RestartPolicy(Restart(restart), limit, window_s, backoff or Backoff())
-        if self._root.nursery is None or self._root.closing:
-            raise NotAccepting(self.name)
-        self.registry.reserve(name)
-        supervisor = Supervisor(self, name, policy, on_crash or self._on_crash, prefix=f"{name}/")
-        self._supervisors[name] = supervisor
-        await self._root.nursery.start(supervisor.serve)
-        return supervisor
+        """Start a supervisor. Arguments, errors and checkpoint as in `Supervisor.supervise`."""
+        return await self._root.supervise(
+            name=name,
+            strategy=strategy,
+            restart=restart,
+            intensity=intensity,
+            budget=budget,
+            backoff=backoff,
+            max_children=max_children,
+            stop_grace_s=stop_grace_s,
+            on_crash=on_crash,
+        )
 
     def stop(self, reason: str = "") -> None:
-        """Start nothing more and stop every actor. Idempotent, no checkpoint; the block's end waits for them."""
-        reason = reason or f"system {self.name!r} was stopped"
-        for supervisor in reversed(self._supervisors.values()):
-            supervisor.stop(reason)
-        self._root.stop(reason)
+        """Start nothing more and stop every actor. Idempotent, no checkpoint; the block's end waits for them.
+
+        Actors and supervisors are stopped in the reverse order of their start, one after the other.
+        """
+        self._stop(reason or f"system {self.name!r} was stopped", DownKind.STOPPED)
 
     def tree(self) -> Node:
-        """Return what lives now, as data. Works while actors hang; no checkpoint."""
-        supervisors = tuple(
-            Node(supervisor.name, "supervising", children=tuple(map(_node, supervisor.actors())))
-            for supervisor in self._supervisors.values()
-        )
-        return Node(self.name, "supervising", children=(*map(_node, self._root.actors()), *supervisors))
+        """Return what lives now, as data; as text with `str()`. Works while actors hang; no checkpoint."""
+        return _node(self._root, self.wheel.now())
 
     def statistics(self) -> SystemStatistics:
-        """Return the counts. No checkpoint."""
+        """Return the counts. No checkpoint; it asks every actor that lives."""
+        totals = _Totals()
+        totals.add(self._past)
+        for actor in self.actors():
+            totals.add(actor.mailbox.statistics())
         return SystemStatistics(
             actors=self._started - self._ended,
-            supervisors=len(self._supervisors),
+            supervisors=self.supervisors,
             started=self._started,
             ended=self._ended,
             crashes=self._crashes,
             restarts=self._restarts,
-            rejected=self._rejected,
-            returned=self._returned,
+            sent=totals.accepted + totals.rejected,
+            accepted=totals.accepted,
+            rejected=totals.rejected,
+            handled=totals.handled,
+            expired=totals.expired,
+            dropped=totals.dropped,
+            returned=totals.returned,
+            queued=totals.queued,
             late_replies=self._late_replies,
         )
+
+    def actors(self) -> list[Actor[Any]]:
+        """Return the actors that have not ended. For the runtime and its test kit."""
+        return _actors_of(self._root)
 
     # What the parts of the runtime report.
 
@@ -174,92 +211,163 @@ class System:
         self._numbers += 1
         return self._numbers
 
-    def count_rejected(self) -> None:
-        """A message was not accepted."""
-        self._rejected += 1
-
-    def count_returned(self, messages: int) -> None:
-        """Messages were accepted and not handled."""
-        self._returned += messages
-
     def count_late_reply(self) -> None:
         """An answer came after its asker had gone."""
         self._late_replies += 1
 
-    def actor_started(self) -> None:
+    def count_rejected_by_ended(self) -> None:
+        """A message was sent to an actor whose figures have been added up."""
+        self._past.rejected += 1
+
+    def count_started(self) -> None:
         """An actor's task is about to run."""
         self._started += 1
 
-    def actor_restarts(self) -> None:
+    def count_restart(self) -> None:
         """An actor will start again."""
         self._restarts += 1
 
-    def actor_ended(self, actor: Actor[Any], returned: int) -> None:
-        """An actor has ended: its name is free."""
-        self._ended += 1
-        self._returned += returned
-        self.registry.release(actor.name)
-        self._watch_less()
-
-    def actor_crashed(self) -> None:
-        """An actor's body raised."""
+    def count_crash(self) -> None:
+        """An actor's body raised, or a supervisor gave up."""
         self._crashes += 1
 
-    def supervisor_ended(self, supervisor: Supervisor) -> None:
-        """A supervisor and all its children have ended."""
-        del self._supervisors[supervisor.name]
-        self.registry.release(supervisor.name)
+    def actor_ended(self, actor: Actor[Any], down: Down) -> None:
+        """An actor has ended: its name is free."""
+        self._ended += 1
+        self._past.add(actor.mailbox.statistics())
+        self.registry.release(actor.name)
+        if self._on_down is not None:
+            try:
+                self._on_down(down)
+            except Exception:
+                logger.exception("the hook for the end of actor %r raised", actor.path)
+
+    def fail(self, error: BaseException) -> None:
+        """What no supervisor could handle ends the block: it is cancelled, and raises this error."""
+        self._failed = True
+        assert self._block is not None
+        self._block.start_soon(_raise, error)
 
     # The block.
 
-    def open(self, nursery: trio.Nursery) -> None:
-        """Take the nursery that everything runs in."""
-        self._root.nursery = nursery
+    async def run(self, block: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+        """Serve the actors until everything was stopped and has ended."""
+        self._block = block
+        error: BaseException
+        try:
+            with trio.CancelScope(shield=True):  # it ends with the actors, and they are stopped when the block ends
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.wheel.run)
+                    await self._root.serve(task_status)
+                    nursery.cancel_scope.cancel(reason="every actor has ended")
+            return
+        except BaseExceptionGroup as group:  # what ends a process: SystemExit, KeyboardInterrupt
+            error = unwrap(cast("BaseExceptionGroup[BaseException]", group))
+        raise error
 
-    def close(self, reason: str) -> None:
-        """Stop everything, and report what does not end within the grace."""
-        if trio.current_effective_deadline() == float("-inf"):
-            # The cancel reaches the actors too. Stopped as well, some would say `stopped` and some `cancelled`,
-            # depending on who is woken first.
-            for supervisor in (*self._supervisors.values(), self._root):
-                supervisor.close()
+    def close(self, *, failed: bool) -> None:
+        """The block has finished: stop everything, and report what does not end within the grace."""
+        if self._failed:
+            self._stop(f"system {self.name!r} failed", DownKind.STOPPED)
+        elif trio.current_effective_deadline() == float("-inf"):
+            self._stop(f"the block of system {self.name!r} was cancelled", DownKind.CANCELLED)
         else:
-            self.stop(reason)
-        if self._ended < self._started and self._root.nursery is not None:
-            self._watch = trio.CancelScope()
-            self._root.nursery.start_soon(self._report_stragglers, self._watch)
+            self._stop(f"system {self.name!r} {'failed' if failed else 'closed'}", DownKind.STOPPED)
+        self.wheel.add(_Stragglers(self), self.wheel.now() + self.grace_s)
 
-    def _watch_less(self) -> None:
-        if self._watch is not None and self._ended == self._started:
-            self._watch.cancel(reason="every actor has ended")
+    def _stop(self, reason: str, kind: DownKind) -> None:
+        self._root.stop(reason, kind)
+        self.registry.close(self.name)
 
-    async def _report_stragglers(self, watch: trio.CancelScope) -> None:
-        # Shielded, or an outer cancel would end the watch before the actors; bounded by the grace.
-        watch.shield = True
-        watch.deadline = trio.current_time() + self.grace_s
-        with watch:
-            await trio.sleep_forever()
-        if self._ended < self._started:
-            supervisors = (self._root, *self._supervisors.values())
-            names = [actor.path for supervisor in supervisors for actor in supervisor.actors()]
-            # trio cannot end a task that does not let itself be cancelled: say who it is, and go on waiting.
-            logger.warning("system %r still waits for %s, stopped %g s ago", self.name, ", ".join(names), self.grace_s)
+    def stragglers(self) -> list[str]:
+        """Return the paths of the actors that were stopped and have not ended."""
+        return [actor.path for actor in self.actors() if actor.stop_reason is not None]
+
+    def report_stragglers(self) -> None:
+        """Say who has not ended; trio cannot end a task that does not let itself be cancelled."""
+        names = self.stragglers()
+        if names:
+            waits = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+            logger.warning("system %r still waits for %s, %g s after its end", self.name, waits, self.grace_s)
 
 
-def _node(actor: Actor[Any]) -> Node:
+class _Stragglers:
+    """On the wheel: the report of who has not ended."""
+
+    __slots__ = ("_system",)
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    @property
+    def active(self) -> bool:
+        return bool(self._system.actors())
+
+    def due(self) -> None:
+        self._system.report_stragglers()
+
+
+class _Totals:
+    """Sums over mailboxes."""
+
+    __slots__ = ("accepted", "dropped", "expired", "handled", "queued", "rejected", "returned")
+
+    def __init__(self) -> None:
+        self.accepted = self.rejected = self.handled = self.expired = self.dropped = self.returned = self.queued = 0
+
+    def add(self, one: "MailboxStatistics | _Totals") -> None:
+        self.accepted += one.accepted
+        self.rejected += one.rejected
+        self.handled += one.handled
+        self.expired += one.expired
+        self.dropped += one.dropped
+        self.returned += one.returned
+        self.queued += one.queued
+
+
+def _actors_of(supervisor: Supervisor) -> list[Actor[Any]]:
+    found: list[Actor[Any]] = []
+    todo: list[Child] = [supervisor]
+    while todo:
+        child = todo.pop()
+        if isinstance(child, Actor):
+            found.append(child)
+        else:
+            todo.extend(reversed(child.members()))
+    return found
+
+
+def _node(child: Child, now: float) -> Node:
+    if isinstance(child, Supervisor):
+        children = tuple(_node(each, now) for each in child.members())
+        return Node(child.name, child.state, children=children, restarts=child.restarts)
+    statistics = child.mailbox.statistics()
     return Node(
-        actor.name,
-        actor.state,
-        depth=len(actor.mailbox),
-        handling=actor.handling_kind,
-        asks=len(actor.asks),
-        restarts=actor.restarts,
+        child.name,
+        child.state,
+        depth=len(child.mailbox),
+        peak=statistics.peak_buffer_used,
+        handling=child.handling_kind,
+        handling_s=None if child.current is None else max(0.0, now - child.since),
+        asks=len(child.asks),
+        restarts=child.restarts,
+        waits_for=None if child.waits_for is None else child.waits_for.name,
     )
+
+
+async def _raise(error: BaseException) -> None:
+    await checkpoint()
+    raise error
 
 
 @asynccontextmanager
 async def open_system(
-    *, name: str = "system", grace_s: float = 5.0, on_crash: Callable[[Crash], None] | None = None
+    *,
+    name: str = "system",
+    grace_s: float = 5.0,
+    on_crash: Callable[[Crash], None] | None = None,
+    on_down: Callable[[Down], None] | None = None,
+    threads: Threads | None = None,
 ) -> AsyncGenerator[System, None]:
     """Open a block that actors live in. When it ends, however it ends, they are stopped, and it waits for them.
 
@@ -268,22 +376,29 @@ async def open_system(
         grace_s: How long stopped actors may take, in seconds, before they are named in the log. It goes on waiting:
             trio can end no task that does not let itself be cancelled.
         on_crash: Called with each crash of an actor, synchronously; what it raises is logged.
+        on_down: Called with each end of an actor, likewise.
+        threads: Where actors run blocking functions, as `system.threads`; by default trio's worker threads, and under
+            trio's mock clock at once, in the loop, as its autojump does not wait for threads.
 
     Raises:
         Exception: What the block raised, as it was raised: no group around it. Actors raise nothing into it; how each
-            ended is in the log, in `on_crash`, and in what `ref.join()` returns.
+            ended is in the log, in `on_crash`, in `on_down`, and in what `ref.join()` returns. But what a supervisor
+            gave up on, and no other restarted, cancels the block and comes out of it, with notes of where it came from.
     """
-    system = System(name, grace_s, on_crash)
+    system = System(name, grace_s, on_crash, on_down, threads)
     error: BaseException
     try:
         async with trio.open_nursery() as nursery:
-            system.open(nursery)
-            reason = f"system {name!r} failed"
+            await nursery.start(system.run, nursery)
+            observe.opened(system)
+            failed = True
             try:
                 yield system
-                reason = f"system {name!r} closed"
+                failed = False
             finally:
-                system.close(reason)
+                system.close(failed=failed)
+        # The actors were cut short, even if the block was not: who is cancelled hears it here.
+        await checkpoint_if_cancelled()
         return
     except BaseExceptionGroup as group:
         # The nursery's own group, and no other: one that the block itself raised stays as it is.
@@ -291,4 +406,6 @@ async def open_system(
         if len(members) != 1:
             raise
         error = members[0]
+    finally:
+        observe.closed(system)
     raise error  # out here, where its own context is not replaced by the group

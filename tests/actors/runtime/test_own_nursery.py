@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from actors.runtime import ActorGone, Ctx, DownKind, open_system
+from actors.runtime import Backoff, ActorGone, Ctx, DownKind, open_system
 
 
 async def serve(ctx: Ctx[str], log: list[str]) -> None:
@@ -56,27 +56,29 @@ async def test_a_crash_of_its_body_ends_its_tasks_and_is_one_plain_error(caplog:
     assert log == ["crash", "child ended"]
 
 
-async def test_an_error_of_one_of_its_tasks_is_its_crash_and_it_is_never_restarted(
+async def test_an_error_of_one_of_its_tasks_is_its_crash_and_each_start_has_a_nursery_of_its_own(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    starts: list[int] = []
+    starts: list[trio.Nursery] = []
 
     async def fragile(ctx: Ctx[str]) -> None:
         async def fail() -> None:
             raise OSError("disk")
 
-        starts.append(1)
+        starts.append(ctx.nursery)
         ctx.ready()
         ctx.nursery.start_soon(fail)
         await trio.sleep_forever()
 
     async with open_system() as system:
-        supervisor = await system.supervise(name="sup", restart="permanent")
+        supervisor = await system.supervise(
+            name="sup", restart="permanent", intensity=(2, 10.0), backoff=Backoff(first_s=0.0)
+        )
         ref = await supervisor.spawn(fragile, own_nursery=True)
         down = await ref.join()
         assert (down.kind, str(down.error)) == (DownKind.CRASHED, "disk")
         supervisor.stop()
-    assert starts == [1]
+    assert len(set(starts)) == 3
 
 
 async def test_a_cancel_from_outside_goes_on_and_takes_the_errors_off(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,19 +1,35 @@
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+import outcome
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from actors.runtime.reply import NOBODY, OpenAsks, Replies, Reply, attach, detach, reply_of
+from trio.lowlevel import Task
+
+from actors.runtime.reply import NOBODY, Replies, Reply, attach, detach, is_expired, reply_of
 
 
-class Late:
+class Asked:
+    """Who is asked, in these tests."""
+
     def __init__(self) -> None:
-        self.count = 0
+        self.asks: dict[Reply[Any], None] = {}
+        self.late = 0
+        self.given_up = 0
+        self.due: list[tuple[Task, float, bool]] = []
 
-    def count_late_reply(self) -> None:
-        self.count += 1
+    def ask_given_up(self) -> None:
+        self.given_up += 1
+
+    def ask_late(self) -> None:
+        self.late += 1
+
+    def ask_due(self, task: Task, within: float, *, sending: bool) -> None:
+        self.due.append((task, within, sending))
+        trio.lowlevel.reschedule(task, outcome.Error(trio.TooSlowError(str(within))))
 
 
 class Plain(Replies[int]):
@@ -37,19 +53,16 @@ class FrozenStruct(Replies[int], msgspec.Struct, frozen=True):
 KINDS = [Plain, Frozen, Struct, FrozenStruct]
 
 
-def asked() -> tuple[Reply[int], OpenAsks, Late]:
-    late = Late()
-    asks = OpenAsks(late)
-    slot = attach(Plain(1), asks)
-    asks.open(slot)
-    return slot, asks, late
+def asked() -> tuple[Reply[int], Asked]:
+    owner = Asked()
+    return attach(Plain(1), owner), owner
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_kind_of_class_can_be_a_request(kind: type[Plain]) -> None:
     message = kind(1)
     assert message.reply is NOBODY
-    slot = attach(message, OpenAsks(Late()))
+    slot = attach(message, Asked())
     assert message.reply is slot
     assert reply_of(message) is slot
     assert message.n == 1
@@ -69,17 +82,17 @@ def test_the_reply_of_a_told_request_goes_nowhere() -> None:
 
 
 async def test_a_slot_settles_once() -> None:
-    slot, asks, late = asked()
+    slot, owner = asked()
     assert slot.send(1) is True
     assert slot.send(2) is False
     assert slot.fail(ValueError()) is False
     slot.give_up()
     assert await slot.wait() == 1
-    assert (len(asks), late.count, slot.settled, slot.abandoned) == (0, 0, True, False)
+    assert (len(owner.asks), owner.late, slot.settled, slot.abandoned) == (0, 0, True, False)
 
 
 async def test_a_failed_slot_raises_in_the_asker() -> None:
-    slot, _, _ = asked()
+    slot, _ = asked()
     error = ValueError("x")
     assert slot.fail(error) is True
     with pytest.raises(ValueError, match=r"^x$") as caught:
@@ -88,7 +101,7 @@ async def test_a_failed_slot_raises_in_the_asker() -> None:
 
 
 async def test_a_cancelled_belongs_to_its_scope_and_never_to_an_asker() -> None:
-    slot, _, _ = asked()
+    slot, _ = asked()
     with trio.CancelScope() as scope:
         scope.cancel()
         try:
@@ -101,7 +114,7 @@ async def test_a_cancelled_belongs_to_its_scope_and_never_to_an_asker() -> None:
 
 
 async def test_an_answer_wakes_who_waits_even_if_it_is_cancelled_in_the_same_tick() -> None:
-    slot, _, _ = asked()
+    slot, _ = asked()
     got: list[int] = []
     scope = trio.CancelScope()
 
@@ -118,44 +131,84 @@ async def test_an_answer_wakes_who_waits_even_if_it_is_cancelled_in_the_same_tic
 
 
 async def test_the_receiver_sees_that_the_asker_has_gone_and_a_late_answer_counts_once() -> None:
-    slot, asks, late = asked()
+    slot, owner = asked()
     with trio.move_on_after(0):
         await slot.wait()
     assert slot.abandoned
-    assert len(asks) == 0
+    assert owner.asks == {}
+    assert owner.given_up == 1
     assert [slot.send(1), slot.send(2), slot.fail(ValueError())] == [False, False, False]
     slot.end(ValueError())
-    assert late.count == 1
+    assert owner.late == 1
     assert not slot.settled
 
 
 def test_one_object_is_in_one_open_ask() -> None:
     message = Plain(1)
-    first = attach(message, OpenAsks(Late()))
+    first = attach(message, Asked())
     with pytest.raises(
         RuntimeError,
         match=r"^this Plain was asked before and is not answered; make a new Plain for each ask$",
     ):
-        attach(message, OpenAsks(Late()))
+        attach(message, Asked())
     first.send(1)
-    second = attach(message, OpenAsks(Late()))
+    second = attach(message, Asked())
     assert second is not first
     detach(message)
     assert message.reply is NOBODY
 
 
-def test_the_table_of_open_asks_is_made_when_first_needed_and_goes_with_the_last() -> None:
-    asks = OpenAsks(Late())
-    assert (len(asks), list(asks), NOBODY in asks) == (0, [], False)
-    one, two = attach(Plain(1), asks), attach(Plain(2), asks)
-    asks.close(one)
-    asks.open(one)
-    asks.open(two)
-    assert list(asks) == [one, two]
-    assert two in asks
-    asks.close(one)
-    asks.close(two)
-    assert asks._slots is None
+async def test_a_slot_of_its_own_joins_two_tasks_that_are_no_actors_r26() -> None:
+    reply: Reply[str] = Reply()
+    got: list[str] = []
+
+    async def wait() -> None:
+        got.append(await reply.wait())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        assert reply.send("answer")
+    assert (got, reply.settled, reply.send("again")) == (["answer"], True, False)
+
+
+async def test_a_slot_of_its_own_shows_that_nobody_waits_any_more() -> None:
+    reply: Reply[str] = Reply()
+    with trio.move_on_after(0):
+        await reply.wait()
+    assert (reply.abandoned, reply.send("late"), reply.settled) == (True, False, False)
+
+
+async def test_a_deadline_wakes_the_asker_and_a_settled_slot_has_none() -> None:
+    slot, owner = asked()
+    slot.within = 2.5
+    slot.due()  # nobody waits yet
+    assert (owner.due, slot.active) == ([], True)
+
+    async def wait() -> None:
+        with pytest.raises(trio.TooSlowError, match=r"^2\.5$"):
+            await slot.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked()
+        slot.due()
+    assert [(within, sending) for _, within, sending in owner.due] == [(2.5, False)]
+    assert (slot.active, slot.abandoned, owner.asks) == (False, True, {})
+    slot.due()
+    assert len(owner.due) == 1
+
+
+def test_a_request_is_expired_when_its_asker_has_gone_unless_its_class_says_otherwise() -> None:
+    class Anyway(Replies[int]):
+        handle_abandoned = True
+
+    plain, anyway, told = Plain(1), Anyway(), Plain(2)
+    for request in (plain, anyway):
+        slot = attach(request, Asked())
+        assert not is_expired(request)
+        slot.give_up()
+    assert [is_expired(message) for message in (plain, anyway, told, "text")] == [True, False, False, False]
 
 
 def test_the_typing_hook_is_never_called() -> None:

@@ -13,8 +13,8 @@ from actors.runtime.restart import Backoff, Restart, RestartPolicy
 )
 def test_which_ends_are_followed_by_a_restart(restart: Restart, after_crash: bool, after_return: bool) -> None:
     policy = RestartPolicy(restart)
-    assert policy.wants(crashed=True) is after_crash
-    assert policy.wants(crashed=False) is after_return
+    assert policy.wants(None, crashed=True) is after_crash
+    assert policy.wants(None, crashed=False) is after_return
 
 
 def test_the_budget_is_a_number_in_a_window_that_slides() -> None:

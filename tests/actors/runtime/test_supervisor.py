@@ -462,7 +462,7 @@ async def test_a_permanent_child_that_keeps_returning_is_given_up(
 async def test_stop_ends_the_children_and_join_waits_for_them() -> None:
     async with open_system() as system:
         sup = await system.supervise(name="sup")
-        assert repr(sup) == "<Supervisor 'sup' of 0 actors>"
+        assert repr(sup) == "<Supervisor 'sup' of 0 children>"
         refs = [await sup.spawn(counter, []) for _ in range(3)]
         assert sup.children == tuple(refs)
         other = await system.spawn(counter, [])

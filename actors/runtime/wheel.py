@@ -1,0 +1,108 @@
+"""Deadlines of one system: what is due, in one heap, for all of its asks, timers, restarts and graces.
+
+It decides when something is due and calls it, nothing else; it must not know what. One task waits for the earliest
+deadline; while there is none it is parked, so that a virtual clock is free to jump. A scope for each ask would cost as
+much as the ask itself.
+"""
+
+import heapq
+import itertools
+import logging
+import math
+from typing import Protocol
+
+import trio
+from trio.lowlevel import checkpoint, enable_ki_protection
+
+logger = logging.getLogger("actors.runtime")
+
+#: How many deadlines are served in a row before other tasks run.
+_SLICE = 128
+#: Entries that are not wanted any more are swept out when they are the larger part; below this it is not worth it.
+_SWEEP_AT = 64
+
+
+class Due(Protocol):
+    """What waits for its time."""
+
+    @property
+    def active(self) -> bool:
+        """False once it is not wanted any more: it is dropped then, at the latest when its time comes."""
+        ...
+
+    def due(self) -> None:
+        """Its time has come. Synchronous; must not raise."""
+        ...
+
+
+class Wheel:
+    """The heap and the task that serves it."""
+
+    __slots__ = ("_armed", "_heap", "_numbers", "_scope", "_sweep_at", "now")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Due]] = []
+        self._numbers = itertools.count()
+        self._sweep_at = _SWEEP_AT
+        self._armed = math.inf
+        self._scope: trio.CancelScope | None = None
+        #: The clock, in seconds, as `trio.current_time` reads it.
+        self.now = trio.lowlevel.current_clock().current_time
+
+    def __len__(self) -> int:
+        """Count the deadlines that are still wanted."""
+        return sum(entry.active for _, _, entry in self._heap)
+
+    def add(self, entry: Due, at: float) -> None:
+        """Call `entry.due()` once it is `at`, in the order of deadlines, unless it is not active then. No checkpoint.
+
+        Args:
+            entry: What is due. To take it back, let its `active` become False.
+            at: Seconds on trio's clock. What lies in the past is due at once; infinity never is.
+        """
+        heap = self._heap
+        if len(heap) >= self._sweep_at:
+            self._sweep()
+            heap = self._heap
+        heapq.heappush(heap, (at, next(self._numbers), entry))
+        # An earlier wake-up that is not wanted any more is left as it is: to move it would cost each ask twice.
+        if at < self._armed:
+            self._armed = at
+            if self._scope is not None:
+                self._scope.deadline = at
+
+    async def run(self) -> None:
+        """Serve for ever. One task runs it."""
+        while True:
+            self._armed = self._earliest()
+            with trio.CancelScope(deadline=self._armed) as self._scope:
+                await trio.sleep_forever()
+            await self._serve()
+
+    async def _serve(self) -> None:
+        served = 0
+        while self._heap and self._heap[0][0] <= self.now():
+            self._pop()
+            served += 1
+            if served % _SLICE == 0:
+                await checkpoint()
+
+    @enable_ki_protection
+    def _pop(self) -> None:
+        _, _, entry = heapq.heappop(self._heap)
+        if entry.active:
+            try:
+                entry.due()
+            except Exception:  # a bug in here must not stop the clock of everybody else
+                logger.exception("what was due raised")
+
+    def _earliest(self) -> float:
+        heap = self._heap
+        while heap and not heap[0][2].active:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def _sweep(self) -> None:
+        self._heap = [item for item in self._heap if item[2].active]
+        heapq.heapify(self._heap)
+        self._sweep_at = max(_SWEEP_AT, 2 * len(self._heap))

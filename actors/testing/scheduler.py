@@ -1,0 +1,91 @@
+"""What the kit takes from trio that trio does not promise: the order of tasks, one task's wait, its innermost scope.
+
+It decides nothing; it must not know tests, systems or actors. Everything private is in this file, and
+`tests/actors/testing/test_scheduler.py` fails when a release of trio changes any of it. The order of tasks goes through
+the hook that trio made for Hypothesis: `_ALLOW_DETERMINISTIC_SCHEDULING`, which has each batch of tasks put into the
+order of their birth before it is shuffled, and `_r`, which shuffles it.
+"""
+
+import random
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+import outcome
+import trio
+from trio.lowlevel import Task, cancel_shielded_checkpoint, checkpoint
+
+# By name: to a type checker these are not there, or constants.
+_runner: Any = import_module("trio._core._run")
+
+_YIELD = cancel_shielded_checkpoint.__code__
+_CHECKPOINT = checkpoint.__code__
+
+
+@contextmanager
+def seeded(seed: int) -> Generator[None]:
+    """Make the order in which trio runs tasks follow from `seed`, for the length of the block.
+
+    It is one generator for the whole process: use it around `trio.run`, and in one thread at a time. The functions of
+    the module `random` are seeded too, as jitter comes from there. Both go on afterwards as if nothing had been.
+    """
+    order: random.Random = _runner._r
+    before = (_runner._ALLOW_DETERMINISTIC_SCHEDULING, order.getstate(), random.getstate())
+    _runner._ALLOW_DETERMINISTIC_SCHEDULING = True
+    order.seed(seed)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        _runner._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
+        order.setstate(before[1])
+        random.setstate(before[2])
+
+
+def is_trios_own(task: Task) -> bool:
+    """Return whether a task is trio's own or a system task: not the main task, and not below it. No checkpoint."""
+    root = trio.lowlevel.current_root_task()
+    assert root is not None  # a task is there, so its root is
+    while (nursery := task.parent_nursery) is not None:
+        task = nursery.parent_task
+        if task is root:
+            # The root has opened three, one in the other; the innermost is for the main task alone.
+            return nursery is not root.child_nurseries[-1]
+    return True
+
+
+def at_checkpoint(task: Task) -> bool:
+    """Return whether a cancel could end the wait that a task has just begun. From `after_task_step` only."""
+    waiting: Any = task
+    if waiting._abort_func is not None:
+        return True
+    if waiting._next_send_fn is None:
+        return False  # it refused to be interrupted: a thread, say
+    # It runs again at once: it was cancelled, or it has only let others run. Many functions do the latter after their
+    # work, so that they are a checkpoint without having waited; there they can neither be cancelled nor fail.
+    codes = [frame.f_code for frame, _ in task.iter_await_frames()]
+    if _YIELD not in codes:
+        return True
+    return codes[codes.index(_YIELD) - 1] is _CHECKPOINT
+
+
+def fail_wait(task: Task, error: BaseException) -> None:
+    """Let the wait that a task has just begun raise `error`. From `after_task_step`, where `at_checkpoint` is true."""
+
+    def raise_error() -> NoReturn:
+        raise error
+
+    waiting: Any = task
+    if waiting._abort_func is not None:
+        # As a cancel is delivered: the wait is taken out of whatever queue it stands in.
+        waiting._attempt_abort(raise_error)
+    else:
+        waiting._next_send = outcome.Error(error)
+
+
+def innermost_scope(task: Task) -> trio.CancelScope:
+    """Return the cancel scope that is closest around what a task is doing. No checkpoint."""
+    inside: Any = task
+    scope: trio.CancelScope = inside._cancel_status._scope
+    return scope
