@@ -8,11 +8,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import NoReturn, TextIO
 
 import msgspec
 
-from bench import agents, asks, bare, table
+from bench import agents, asks, bare, runtime, table
 from bench.harness import Row, run_row
 
 COMPLETED = 0
@@ -25,12 +26,20 @@ BENCHES: dict[str, Callable[..., list[Row]]] = {
     "agent/todo_write": agents.todo_write,
     "ask/roundtrip": asks.roundtrip,
     "ask/memory": asks.memory,
+    "runtime/tell": runtime.tell,
+    "runtime/send": runtime.send,
+    "runtime/ask": runtime.ask,
+    "runtime/fanout": runtime.fanout,
+    "runtime/spawn": runtime.spawn,
+    "runtime/idle": runtime.idle,
+    "runtime/stop": runtime.stop,
 }
 
 _DESCRIPTION = """\
-Measure what runs and questions cost. Each line names what it was measured against, in the same run on this machine.
+Measure what runs, questions and actors cost. Each line names what it was measured against, in the same run on this
+machine; those of `runtime` say of each other library what it took, or why it was not measured.
 
-Goals are stated for a machine whose trio checkpoint takes 3.5 us and are scaled to this one's.
+Goals are ratios to that reference, or stated for a machine whose trio checkpoint takes 3.5 us and scaled to this one's.
 """
 _CODES = """\
 exit codes:
@@ -107,10 +116,11 @@ def measure(names: Sequence[str], *, quick: bool, output: TextIO, display: TextI
         output: Gets one JSON object per line.
         display: Gets the table.
     """
+    checkpoint_us = partial(bare.checkpoint_us, 2_000 if quick else 20_000)
     print(table.head(), file=display, flush=True)
     for name in names:
         for row in BENCHES[name](quick=quick):
-            line = run_row(row, bare.checkpoint_us)
+            line = run_row(row, checkpoint_us)
             print(msgspec.json.encode(line).decode(), file=output, flush=True)
             print(table.row(line), table.legend(line), sep="\n", file=display, flush=True)
 

@@ -1,7 +1,8 @@
-"""`python -m bench.memory KIND N`: how much a process grows by N sessions that wait for an answer.
+"""`python -m bench.memory KIND N`: how much a process grows by N sessions that wait for an answer, or by N idle actors.
 
 A process of its own, so that what other benches left in the allocator distorts nothing. Prints one number: bytes for
-each session. KIND is `ask` (sessions of the library) or `bare` (two parked trio tasks in the shape of one).
+each. KIND is `ask` (sessions of the library), `bare` (two parked trio tasks in the shape of one), `actor` or `task` (a
+trio task that waits at a memory channel of its own, as an actor does at its mailbox).
 """
 
 import gc
@@ -10,13 +11,15 @@ import resource
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 
-from bench import bare
+from bench import bare, raw
 
-KINDS = ("ask", "bare")
+KINDS = ("ask", "bare", "actor", "task")
 _ROOT = Path(__file__).resolve().parent.parent
 _STATM = Path("/proc/self/statm")
 
@@ -52,19 +55,30 @@ async def growth_per_session(prepare: Callable[[int], Awaitable[None]], n: int) 
 
 
 async def _measure(kind: str, n: int) -> float:
-    if kind == "bare":
+    if kind in ("bare", "task"):
+        ends: list[trio.MemorySendChannel[raw.Message]] = []
         async with trio.open_nursery() as nursery:
-            growth = await growth_per_session(lambda more: bare.park_sessions(more, nursery), n)
+            park = bare.park_sessions if kind == "bare" else partial(raw.park_tasks, ends=ends)
+            growth = await growth_per_session(lambda more: park(more, nursery), n)
             nursery.cancel_scope.cancel()
         return growth
-    # Not at the top: the bare process is measured without the library.
+    # Not at the top: the bare processes are measured without the library.
+    if kind == "actor":
+        from actors.runtime import open_system
+        from bench.ours import spawn_idle
+
+        async with open_system() as system:
+            return _leave(await growth_per_session(partial(spawn_idle, system=system, refs=[]), n))
     from bench.asks import open_asking_agent, put_asks
 
     async with open_asking_agent() as agent:
-        growth = await growth_per_session(lambda more: put_asks(agent, more), n)
-        # Closing 10,000 sessions in order takes longer than setting them up, and this process has nothing else to do.
-        print(growth, flush=True)
-        os._exit(0)
+        return _leave(await growth_per_session(lambda more: put_asks(agent, more), n))
+
+
+def _leave(growth: float) -> NoReturn:
+    # Closing 10,000 sessions in order takes longer than setting them up, and this process has nothing else to do.
+    print(growth, flush=True)
+    os._exit(0)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -191,11 +191,13 @@ class Actor(Generic[M]):
         """An answer came for an asker that has gone."""
         self.system.count_late_reply()
 
-    def ask_due(self, task: Task, within: float, *, sending: bool) -> None:
+    def ask_timeout(self, within: float) -> AskTimeout:
         """The time of an ask has run out."""
-        error = AskTimeout(self.name, within, len(self.mailbox), self.handling_kind)
-        if not (sending and self.mailbox.withdraw(task, error)):
-            reschedule(task, outcome.Error(error))
+        return AskTimeout(self.name, within, len(self.mailbox), self.handling_kind)
+
+    def withdraw(self, task: Task, error: Exception) -> bool:
+        """Wake an asker that waits for room."""
+        return self.mailbox.withdraw(task, error)
 
     def add_watcher(self, watcher: "Actor[Any]", to: Callable[[Down], Any] | None) -> None:
         """Another actor wants to know of the end."""

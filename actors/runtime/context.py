@@ -1,17 +1,17 @@
 """What an actor's own body sees: its messages, its timers and tasks, its name, its system.
 
-It decides when a body that drains its mailbox gives way to others. It must not know how actors start, end or restart.
+It decides what a body may order, and that all of it ends with the incarnation. It must not know how actors start, end
+or restart.
 """
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, TypeVarTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple
 
 import trio
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled
 
-from actors.runtime import waits
 from actors.runtime.errors import StashFull
+from actors.runtime.messages import Messages, note_receiver
 from actors.runtime.parts import ChildTask, Timer, call_later
 from actors.runtime.ref import Down, Ref
 
@@ -23,22 +23,14 @@ M = TypeVar("M")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-#: How many messages a body may take in a row without letting other tasks run. A trip through the scheduler costs ten
-#: times what the rest of a message costs; 32 messages of 1 us hold the others up for less than 0.1 ms.
-BURST = 32
-_NOTHING: Any = object()
-
 
 class Ctx(Generic[M]):
     """Given to the body: `async for message in ctx`. One task at a time may receive."""
 
-    __slots__ = ("_actor", "_left", "_mailbox", "_now")
+    __slots__ = ("_actor",)
 
     def __init__(self, actor: "Actor[M]") -> None:
         self._actor = actor
-        self._mailbox = actor.mailbox
-        self._left = 0
-        self._now = actor.system.wheel.now
 
     @property
     def name(self) -> str:
@@ -75,48 +67,22 @@ class Ctx(Generic[M]):
         """
         self._actor.mark_ready(value)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> M:
-        # A plain method, no async generator: one that is left behind would be closed by the garbage collector. What it
-        # shares with `receive` is written out, as a coroutine between costs every idle actor its memory.
-        await checkpoint_if_cancelled()
-        if self._left:
-            self._left -= 1
-        else:
-            await self._give_way()
-        try:
-            # Polled: a caught `WouldBlock` would keep its frame for as long as the actor waits.
-            message = self._mailbox.poll(_NOTHING)
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
-        actor = self._actor
-        if message is not _NOTHING:
-            actor.since = self._now()
-            actor.current = message
-            return message
-        actor.current = None
-        self._left = BURST
-        try:
-            message = await self._mailbox.park()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
-        actor.since = self._now()
-        actor.current = message
-        return message
+    def __aiter__(self) -> AsyncIterator[M]:
+        return Messages(self._actor)
 
     async def receive(self) -> M:
-        """Wait for the next message. It checks for cancellation each time, and lets others run at least every 32.
+        """Wait for the next message. A checkpoint: unlike `async for`, it lets others run each time.
 
         Raises:
             EndOfChannel: The actor was told to drain, and nothing is left.
             BusyResourceError: Another task of the actor is receiving.
         """
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise trio.EndOfChannel from None
+        actor = self._actor
+        note_receiver(actor)
+        actor.current = None
+        message = actor.current = await actor.mailbox.get()
+        actor.since = actor.system.wheel.now()
+        return message
 
     def receive_nowait(self) -> M:
         """Take the next message if there is one. No checkpoint: a loop of these must have its own.
@@ -125,10 +91,11 @@ class Ctx(Generic[M]):
             WouldBlock: There is none.
             EndOfChannel: There is none, and the actor was told to drain.
         """
-        self._actor.mark_ready(None)
-        message = self._mailbox.take()
-        self._actor.since = self._now()
-        self._actor.current = message
+        actor = self._actor
+        note_receiver(actor)
+        message = actor.mailbox.take()
+        actor.since = actor.system.wheel.now()
+        actor.current = message
         return message
 
     # Later, beside, and at the end. All of it ends with this incarnation: a restarted body orders it anew.
@@ -218,16 +185,16 @@ class Ctx(Generic[M]):
             StashFull: As many are stashed as the mailbox holds (at least 1 may be).
         """
         actor = self._actor
-        limit = max(1, self._mailbox.capacity)
+        limit = max(1, self._actor.mailbox.capacity)
         try:
-            self._mailbox.stash(message, limit)
+            self._actor.mailbox.stash(message, limit)
         except StashFull:
             raise StashFull(self.name, limit) from None
         actor.current = None
 
     def unstash(self) -> None:
         """Put all stashed messages back, before all others and in the order they were stashed. No checkpoint."""
-        self._mailbox.unstash()
+        self._actor.mailbox.unstash()
 
     def on_stop(self, fn: Callable[[*Ts], Awaitable[None]], *args: *Ts, within: float = 5.0) -> None:
         """Register cleanup that runs when this incarnation ends, however it ends. No checkpoint.
@@ -246,11 +213,3 @@ class Ctx(Generic[M]):
         if not 0 < within < math.inf:
             raise ValueError(f"cleanup has a time above 0 s and finite, not {within} s")
         self._actor.parts.add_hook(call_later(fn, args), within, getattr(fn, "__name__", "cleanup"))
-
-    async def _give_way(self) -> None:
-        self._actor.receives_elsewhere = waits.current_body() is not self._actor
-        if self._actor.ready:
-            await checkpoint()
-        else:
-            self._actor.mark_ready(None)
-        self._left = BURST - 1

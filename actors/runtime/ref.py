@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import trio
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled
+from trio.lowlevel import Task, checkpoint, checkpoint_if_cancelled, current_task
 
 from actors.runtime import waits
 from actors.runtime.errors import MailboxFull
@@ -62,10 +62,11 @@ class Down:
 class Ref(Generic[M_contra]):
     """A handle of one actor, for as long as anybody keeps it. It never leads to another actor of the same name."""
 
-    __slots__ = ("_actor",)
+    __slots__ = ("_actor", "_mailbox")
 
     def __init__(self, actor: "Actor[Any]") -> None:
         self._actor = actor
+        self._mailbox = actor.mailbox
 
     def __repr__(self) -> str:
         return f"<Ref {self.name!r} {self._actor.state}>"
@@ -92,10 +93,15 @@ class Ref(Generic[M_contra]):
             True if the message is in the mailbox or with the actor; False if there is no room or the actor has ended
             or is ending: it is a dead letter then.
         """
-        actor = self._actor
-        if actor.mailbox.offer(message):
+        mailbox = self._mailbox
+        queue = mailbox._queue
+        if queue is not None and len(queue) < mailbox._limit:
+            queue.append(message)
+            mailbox.accepted += 1
             return True
-        actor.refused(message)
+        if mailbox.offer(message):
+            return True
+        self._actor.refused(message)
         return False
 
     def tell_threadsafe(self, message: M_contra) -> bool:
@@ -130,7 +136,9 @@ class Ref(Generic[M_contra]):
         if actor.mailbox.has_room:
             actor.mailbox.offer(message)
             return
-        sender = waits.begin(actor)
+        sender = waits.bodies.get(current_task())
+        if sender is not None:
+            waits.begin(sender, actor)
         try:
             await self._wait_for_room(message)
         finally:
@@ -157,10 +165,13 @@ class Ref(Generic[M_contra]):
             Exception: What the actor gave to `msg.reply.fail(...)`.
         """
         await checkpoint_if_cancelled()
-        request = cast("Replies[R]", message)
         actor = self._actor
-        asker = waits.begin(actor)
+        task = current_task()
+        asker = waits.bodies.get(task)
+        if asker is not None:
+            waits.begin(asker, actor)
         try:
+            request = cast("Replies[R]", message)
             slot = attach(request, actor)
             if within != math.inf:
                 slot.within = within
@@ -168,27 +179,26 @@ class Ref(Generic[M_contra]):
                 wheel.add(slot, wheel.now() + within)
             try:
                 # With room there is one trip through the scheduler, to the answer.
-                if actor.mailbox.has_room:
-                    actor.mailbox.offer(request)
-                else:
-                    await self._wait_to_ask(request, slot)
+                if self._mailbox.has_room:
+                    self._mailbox.offer(request)
+                    answer: R = await slot.park(task)  # nothing was awaited since: it is not answered
+                    return answer
+                await self._wait_to_ask(request, slot, task)
                 return await slot.wait()
-            finally:
-                if slot.active:
-                    slot.give_up()
+            except BaseException:
+                slot.give_up()
+                raise
         finally:
             if asker is not None:
                 asker.waits_for = None
 
-    async def _wait_to_ask(self, request: Replies[R], slot: Reply[R]) -> None:
-        slot.begin_sending()
+    async def _wait_to_ask(self, request: Replies[R], slot: Reply[R], task: Task) -> None:
+        slot.sending(task)
         try:
             await self._wait_for_room(cast(Any, request))
         except BaseException:
             detach(request)  # nobody has it: the object may be asked again
             raise
-        finally:
-            slot.sending = False
 
     async def _wait_for_room(self, message: M_contra) -> None:
         actor = self._actor

@@ -6,7 +6,7 @@ mailboxes, names or supervisors.
 A slot is waiting -> settled, or waiting -> abandoned (the asker was cancelled or timed out). Both ends are final.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeGuard, TypeVar, cast
 
 import outcome
@@ -39,8 +39,12 @@ class Asked(Protocol):
         """An answer came for an asker that has gone."""
         ...
 
-    def ask_due(self, task: Task, within: float, *, sending: bool) -> None:
-        """The time of an ask has run out: wake its asker with the error."""
+    def ask_timeout(self, within: float) -> Exception:
+        """The time of an ask has run out: return the error for its asker."""
+        ...
+
+    def withdraw(self, task: Task, error: Exception) -> bool:
+        """Wake an asker that waits for room, with the error; False if it has got its place already."""
         ...
 
 
@@ -51,22 +55,25 @@ class Reply(Generic[R]):
     `ActorGone`. `Reply()` makes one for two tasks that are no actors: one awaits `wait()`, once, the other settles it.
 
     Attributes:
+        active: True while the asker waits, or will.
         settled: True when an answer or an error was taken.
-        abandoned: True when nobody waits for the answer any more, or nobody ever did: the message was told, not asked.
+        within: For the runtime: how many seconds the asker allows. Set if it is limited.
     """
 
-    __slots__ = ("_late", "_owner", "_result", "_task", "abandoned", "sending", "settled", "within")
+    # What an ask with an answer in time does not need is not set from the start: one is made for every ask.
+    __slots__ = ("_late", "_owner", "_result", "_sending", "_task", "active", "settled", "within")
 
     def __init__(self, owner: Asked | None = None) -> None:
         self._owner = owner
-        self._result: outcome.Outcome[R] | None = None
         self._task: Task | None = None
-        self._late = False
+        self._sending = False
+        self.active = True
         self.settled = False
-        self.abandoned = False
-        #: For the runtime: the asker still waits for room, and what it allows in seconds.
-        self.sending = False
-        self.within = 0.0
+
+    @property
+    def abandoned(self) -> bool:
+        """True when nobody waits for the answer any more, or nobody ever did: the message was told, not asked."""
+        return not self.active and not self.settled
 
     @enable_ki_protection
     def send(self, value: R) -> bool:
@@ -89,19 +96,18 @@ class Reply(Generic[R]):
         return self._settle(outcome.Error(error))
 
     def _settle(self, result: "outcome.Outcome[R]") -> bool:
-        if self.settled:
-            return False
         owner = self._owner
-        if self.abandoned:
-            if owner is not None and not self._late:
-                self._late = True
+        if not self.active:
+            if not self.settled and owner is not None and self._late:
+                self._late = False
                 owner.ask_late()
             return False
+        self.active = False
         self.settled = True
         if owner is not None:
             owner.asks.pop(self, None)
         task = self._task
-        if task is None or self.sending:
+        if task is None or self._sending:
             self._result = result
         else:
             self._task = None
@@ -110,30 +116,19 @@ class Reply(Generic[R]):
 
     def end(self, error: Exception) -> None:
         """Let an ask that still waits raise `error`; for the runtime, as nothing here counts as late. No checkpoint."""
-        if not self.abandoned:
+        if self.active:
             self._settle(outcome.Error(error))
 
     def give_up(self) -> None:
         """The asker has gone: what still comes is late. No checkpoint."""
-        if not self.settled and not self.abandoned:
-            self.abandoned = True
+        if self.active:
+            self.active = False
+            self._late = True  # the first answer that comes now is counted
             self._task = None
             owner = self._owner
             if owner is not None:
                 owner.asks.pop(self, None)
                 owner.ask_given_up()
-
-    @property
-    def active(self) -> bool:
-        """True while the asker waits: its deadline is wanted."""
-        return not self.settled and not self.abandoned
-
-    def due(self) -> None:
-        """The time of the ask has run out. Called by the wheel."""
-        task, owner = self._task, self._owner
-        if task is not None and owner is not None:
-            self.give_up()
-            owner.ask_due(task, self.within, sending=self.sending)
 
     async def wait(self) -> R:
         """Wait for the answer. Only the asker calls it, once. A checkpoint unless the slot is settled already.
@@ -143,17 +138,34 @@ class Reply(Generic[R]):
         Raises:
             Exception: What the slot was failed with.
         """
-        if self.settled:
-            assert self._result is not None
+        if not self.active:  # settled, or out of time, before the asker came to wait
             return self._result.unwrap()
-        self._task = current_task()
-        answer: R = await wait_task_rescheduled(self._abort)
+        answer: R = await self.park(current_task())
         return answer
 
-    def begin_sending(self) -> None:
-        """The asker waits for room from now on: a deadline finds it there."""
-        self._task = current_task()
-        self.sending = True
+    # For the runtime.
+
+    def park(self, task: Task) -> Awaitable[R]:
+        """Wait in the current task for the answer, which has not come: await the result at once. A checkpoint."""
+        self._task = task
+        self._sending = False
+        return wait_task_rescheduled(self._abort)  # noqa: ASYNC105
+
+    def sending(self, task: Task) -> None:
+        """The asker, the current task, waits for room from now on: a deadline finds it there."""
+        self._task = task
+        self._sending = True
+
+    def due(self) -> None:
+        """The time of the ask has run out. Called by the wheel."""
+        task, owner = self._task, self._owner
+        if task is not None and owner is not None:
+            error = owner.ask_timeout(self.within)
+            self.give_up()
+            if not self._sending:
+                reschedule(task, outcome.Error(error))
+            elif not owner.withdraw(task, error):
+                self._result = outcome.Error(error)  # it has its place, and has not run since
 
     def _abort(self, _: RaiseCancelT) -> Abort:
         self.give_up()
@@ -162,7 +174,7 @@ class Reply(Generic[R]):
 
 def _nobody() -> Reply[Any]:
     reply: Reply[Any] = Reply()
-    reply.abandoned = True
+    reply.give_up()
     return reply
 
 

@@ -355,7 +355,9 @@ class Supervisor:
                     await self._restore()
                     task_status.started()
                     task_status = trio.TASK_STATUS_IGNORED
-                    if self.parent is not None:
+                    if self.parent is None:
+                        self.system.serving.set()
+                    else:
                         self.parent.child_ready(self)
                     await self._close.wait()
                     if self._plan.max_children is not None:

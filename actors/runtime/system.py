@@ -109,6 +109,7 @@ class System:
         self._on_down = on_down
         self._root = Supervisor(self, name, Plan(stop_grace_s=grace_s, on_crash=on_crash))
         self._block: trio.Nursery | None = None
+        self.serving = trio.Event()
         self._failed = False
         self._started = self._ended = self._crashes = self._restarts = self._late_replies = self._numbers = 0
         self._past = _Totals()
@@ -250,7 +251,7 @@ class System:
 
     # The block.
 
-    async def run(self, block: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+    async def run(self, block: trio.Nursery) -> None:
         """Serve the actors until everything was stopped and has ended."""
         self._block = block
         error: BaseException
@@ -258,7 +259,7 @@ class System:
             with trio.CancelScope(shield=True):  # it ends with the actors, and they are stopped when the block ends
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.wheel.run)
-                    await self._root.serve(task_status)
+                    await self._root.serve()
                     nursery.cancel_scope.cancel(reason="every actor has ended")
             return
         except BaseExceptionGroup as group:  # what ends a process: SystemExit, KeyboardInterrupt
@@ -389,10 +390,12 @@ async def open_system(
     error: BaseException
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(system.run, nursery)
-            observe.opened(system)
             failed = True
             try:
+                # Not `nursery.start`: cancelled in there, it would wait for what only `close` ends.
+                nursery.start_soon(system.run, nursery)
+                await system.serving.wait()
+                observe.opened(system)
                 yield system
                 failed = False
             finally:

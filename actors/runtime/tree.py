@@ -28,7 +28,8 @@ class Node:
 
     Attributes:
         name: Its name.
-        state: One word: starting, running, restarting, draining, stopping; supervising for what has children.
+        state: One word: starting, running, restarting, draining, stopping; for a supervisor or system supervising,
+            restarting, stopping.
         depth: How many messages are queued.
         peak: The most that ever were.
         children: What it supervises, in the order of start.
@@ -112,8 +113,8 @@ def _cells(node: Node) -> tuple[str, ...]:
         about.append(f"{node.restarts} {'restart' if node.restarts == 1 else 'restarts'}")
     if node.waits_for is not None:
         about.append(f"waits for {_word(node.waits_for)}")
-    # A supervisor has no mailbox.
-    mailbox = "" if node.state == "supervising" else f"{node.depth}/{node.peak}"
+    # A supervisor has no mailbox, also while it stops or is restarted.
+    mailbox = "" if node.children or node.state == "supervising" else f"{node.depth}/{node.peak}"
     return _word(node.name), _word(node.state), mailbox, ", ".join(about)
 
 

@@ -20,38 +20,29 @@ class Waiter(Protocol):
     receives_elsewhere: bool  # its messages are taken by another task than the one that runs its body
 
 
-# Not per system: a cycle may go through two of them. An entry lives as long as its task.
-_bodies: dict[Task, Waiter] = {}
+#: Whose body a task runs. Not per system: a cycle may go through two of them. An entry lives as long as its task.
+bodies: dict[Task, Waiter] = {}
 
 
 def enter(waiter: Waiter) -> None:
     """The task that calls this runs the body of `waiter` from now on."""
-    _bodies[current_task()] = waiter
+    bodies[current_task()] = waiter
 
 
 def leave() -> None:
     """The task that calls this runs no body any more."""
-    _bodies.pop(current_task(), None)
+    bodies.pop(current_task(), None)
 
 
-def current_body() -> Waiter | None:
-    """Return whose body the current task runs, if any."""
-    return _bodies.get(current_task())
-
-
-def begin(target: Waiter) -> Waiter | None:
-    """Note that the current task will wait for `target`, and return whose body it is, for `waits_for = None` at the end.
+def begin(waiter: Waiter, target: Waiter) -> None:
+    """Note that a body will wait for `target`; at the end of the wait, set `waiter.waits_for` to None.
 
     Raises:
         AskCycle: `target` waits, perhaps through others, for the one that would wait for it.
     """
-    waiter = _bodies.get(current_task())
-    if waiter is None:
-        return None
     if (waiter is target or target.waits_for is not None) and not waiter.receives_elsewhere:
         _check(waiter, target)
     waiter.waits_for = target
-    return waiter
 
 
 def _check(waiter: Waiter, target: Waiter) -> None:

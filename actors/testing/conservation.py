@@ -110,7 +110,7 @@ class Watch:
 
     def _closed(self, system: System) -> None:
         if system in self._systems:
-            del system.actor_ended  # what was put over it in `_opened`, and keeps it alive
+            vars(system).pop("actor_ended", None)  # what `_opened` has put over it, and what keeps it alive
             self._note(_left(system))
             self._note(_wrong_books(system))
 

@@ -8,18 +8,17 @@ not know actors. Under one scheduler seed and a virtual clock the n-th checkpoin
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import Literal, Self, TypeVarTuple
+from typing import Any, Literal, Self, TypeVarTuple
 
 import trio
 from trio.lowlevel import Task
 
 from actors.testing.running import run
-from actors.testing.scheduler import at_checkpoint, fail_wait, innermost_scope, is_trios_own
+from actors.testing.scheduler import at_checkpoint, fail_wait, is_trios_own
 
 Ts = TypeVarTuple("Ts")
 
-#: What happens at a checkpoint: an error is raised there, the innermost cancel scope around it is cancelled, or a
-#: function is called while everything stands still.
+#: What happens at a checkpoint: an error is raised there, everything is cancelled, or a function is called.
 Act = BaseException | type[BaseException] | Literal["cancel"] | Callable[[], object]
 
 
@@ -31,7 +30,7 @@ class Fault(trio.abc.Instrument):
     Attributes:
         count: The checkpoints so far.
         struck: The name of the task that it struck, or None.
-        cancelled: True if its own block was cancelled by it, and left at once.
+        cancelled: True if its block was left because of its cancel.
     """
 
     def __init__(self, n: int | None, act: Act | None, tasks: str) -> None:
@@ -50,7 +49,6 @@ class Fault(trio.abc.Instrument):
         return f"<Fault {at}, {self.count} so far>"
 
     def __enter__(self) -> Self:
-        # Entered first: where the block's own task is struck outside of any other scope, this is what is cancelled.
         self._scope.__enter__()
         trio.lowlevel.add_instrument(self)
         return self
@@ -97,7 +95,7 @@ class Fault(trio.abc.Instrument):
         elif callable(act):
             act()
         else:
-            innermost_scope(task).cancel(reason=f"injected at checkpoint {self._n}")
+            self._scope.cancel(reason=f"injected at checkpoint {self._n}")
 
 
 def inject(n: int, act: Act, *, tasks: str = "*") -> Fault:
@@ -105,9 +103,9 @@ def inject(n: int, act: Act, *, tasks: str = "*") -> Fault:
 
     Args:
         n: 1 is the first.
-        act: An error or its class: the wait there is ended and raises it. `"cancel"`: the innermost cancel scope around
-            the wait is cancelled, which may be one of a nursery. A function: it is called, synchronously; what it
-            raises comes out of the block.
+        act: An error or its class: the wait there is ended and raises it. `"cancel"`: the block or run is cancelled, as
+            if from outside. A function: it is called, while everything stands still; what it raises comes out of the
+            block. To cancel something smaller, give its scope's `cancel`, or to stop an actor, its handle's `stop`.
         tasks: Counts only the tasks whose name is like this, with `*` and `?`: `"actor bank"` is one actor.
 
     Raises:
@@ -116,11 +114,12 @@ def inject(n: int, act: Act, *, tasks: str = "*") -> Fault:
     """
     if n < 1:
         raise ValueError(f"checkpoints count from 1, not {n}")
-    if isinstance(act, type):
-        act = act(f"injected at checkpoint {n}")
+    made: Any = act
+    if isinstance(act, type) and issubclass(act, BaseException):
+        made = act(f"injected at checkpoint {n}")
     if isinstance(act, str) and act != "cancel":
         raise ValueError(f"{act!r} is no fault; one is an error, a function, or 'cancel'")
-    return Fault(n, act, tasks)
+    return Fault(n, made, tasks)
 
 
 def count_checkpoints(*, tasks: str = "*") -> Fault:

@@ -106,9 +106,8 @@ def _run_virtual(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run the test under its seed, and check the books of the systems that it opens."""
-    __tracebackhide__ = True
-    funcargs: dict[str, Any] = getattr(item, "funcargs", {})
-    seed = funcargs.get("scheduler_seed")
+    funcargs: dict[str, Any] | None = getattr(item, "funcargs", None)
+    seed = (funcargs or {}).get("scheduler_seed")
     watch = _watch()
     try:
         with _seeded(seed):

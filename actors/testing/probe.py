@@ -68,10 +68,10 @@ class Probe:
         __tracebackhide__ = True
         if not await self._wait(within):
             why = await self._why_nothing()
-            raise AssertionError(f"{self._who} expected {kind.__name__} within {within:g} s, and nothing came{why}")
+            raise AssertionError(f"{self._who} expected {_named(kind)} within {within:g} s, and nothing came{why}")
         message = self._unseen[0]
         if not isinstance(message, kind):
-            raise AssertionError(f"{self._who} expected {kind.__name__}, and {_show(message)} came{self._behind()}")
+            raise AssertionError(f"{self._who} expected {_named(kind)}, and {_show(message)} came{self._behind()}")
         self._unseen.popleft()
         return message
 
@@ -123,13 +123,22 @@ class Probe:
             raise trio.BusyResourceError(f"another task expects something of {self._who} already")
         self._busy = True
         try:
-            await trio.lowlevel.checkpoint()
             with trio.move_on_after(within):
+                await self._catch_up()
                 while not self._unseen and not self._ended:
                     await self._news.park()
+            await self._catch_up()
         finally:
             self._busy = False
         return bool(self._unseen)
+
+    async def _catch_up(self) -> None:
+        """Let the actor take what was sent so far, so that it can be said what came. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        books = self.ref.statistics()
+        while books.queued + books.handled > len(self._received) and not self._ended:
+            await trio.lowlevel.checkpoint()
+            books = self.ref.statistics()
 
     @property
     def _context(self) -> Ctx[object]:
@@ -199,6 +208,10 @@ class MakeProbe(Protocol):
     def __call__(self, *, name: str | None = None, mailbox_size: int = 1024) -> open_probe:
         """Open a probe."""
         ...
+
+
+def _named(kind: type[object]) -> str:
+    return getattr(kind, "__name__", str(kind))  # a union of types has no name
 
 
 def _show(message: object) -> str:

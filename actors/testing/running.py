@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock
 
 from actors.testing.conservation import conserving
-from actors.testing.scheduler import seeded
+from actors.testing.scheduler import seeded, take_shields_off
 from actors.testing.seeding import SEED_VARIABLE, choose_seed, only_seed, seed_range
-from actors.testing.waiting import who_waits
+from actors.testing.waiting import program_tasks, who_waits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,6 +22,8 @@ Ts = TypeVarTuple("Ts")
 
 #: The most seconds on the clock that a run may take.
 LIMIT_S = 100_000.0
+#: After the limit, so long is given to cleanup that is shielded from the cancel.
+_GRACE_S = 1000.0
 
 
 @overload
@@ -115,6 +117,10 @@ async def _watch(limit_s: float, scope: trio.CancelScope, waiting: list[str]) ->
     await trio.sleep(limit_s)
     waiting += who_waits()
     scope.cancel(reason=f"the limit of {limit_s:g} s is reached")
+    await trio.sleep(_GRACE_S)
+    # What waits for ever behind a shield would keep the run for ever.
+    for task in program_tasks():
+        take_shields_off(task)
 
 
 def seeds(which: int | Iterable[int]) -> Callable[[Callable[P, Awaitable[None]]], Callable[P, None]]:

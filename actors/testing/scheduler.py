@@ -1,4 +1,4 @@
-"""What the kit takes from trio that trio does not promise: the order of tasks, one task's wait, its innermost scope.
+"""What the kit takes from trio that trio does not promise: the order of tasks, and whether a task waits and for what.
 
 It decides nothing; it must not know tests, systems or actors. Everything private is in this file, and
 `tests/actors/testing/test_scheduler.py` fails when a release of trio changes any of it. The order of tasks goes through
@@ -84,8 +84,10 @@ def fail_wait(task: Task, error: BaseException) -> None:
         waiting._next_send = outcome.Error(error)
 
 
-def innermost_scope(task: Task) -> trio.CancelScope:
-    """Return the cancel scope that is closest around what a task is doing. No checkpoint."""
+def take_shields_off(task: Task) -> None:
+    """Let a cancel from outside reach a task through every shield around it. No checkpoint."""
     inside: Any = task
-    scope: trio.CancelScope = inside._cancel_status._scope
-    return scope
+    status = inside._cancel_status
+    while status is not None:
+        status._scope.shield = False
+        status = status._parent

@@ -9,7 +9,10 @@ import pytest
 from bench import bare, command
 from bench.harness import Row
 
-ALL = ["agent/one_turn", "agent/todo_write", "ask/roundtrip", "ask/memory"]
+ALL = [
+    "agent/one_turn", "agent/todo_write", "ask/roundtrip", "ask/memory",
+    "runtime/tell", "runtime/send", "runtime/ask", "runtime/fanout", "runtime/spawn", "runtime/idle", "runtime/stop",
+]  # fmt: skip
 
 
 def fixed(bench: str, measure: Callable[[], float] = lambda: 6.0) -> Callable[..., list[Row]]:
@@ -29,7 +32,7 @@ def fixed(bench: str, measure: Callable[[], float] = lambda: 6.0) -> Callable[..
 @pytest.fixture
 def fixed_benches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "BENCHES", {"agent/a": fixed("agent/a"), "ask/b": fixed("ask/b")})
-    monkeypatch.setattr(bare, "checkpoint_us", lambda: 3.5)
+    monkeypatch.setattr(bare, "checkpoint_us", lambda n: 3.5)
 
 
 def test_without_a_name_all_benches_are_meant() -> None:
@@ -38,6 +41,7 @@ def test_without_a_name_all_benches_are_meant() -> None:
 
 def test_a_name_or_a_group_means_each_bench_once_in_the_order_of_the_list() -> None:
     assert command.choose(["ask/memory", "agent", "agent/one_turn"]) == [*ALL[:2], "ask/memory"]
+    assert command.choose(["runtime"]) == ALL[4:]
 
 
 @pytest.mark.parametrize("name", ["nonsense", "agent/", "one_turn", "ask/round", ""])
@@ -128,7 +132,7 @@ def test_what_was_measured_before_the_end_is_printed(
         raise error
 
     monkeypatch.setattr(command, "BENCHES", {"agent/a": fixed("agent/a"), "ask/b": fixed("ask/b", measure)})
-    monkeypatch.setattr(bare, "checkpoint_us", lambda: 3.5)
+    monkeypatch.setattr(bare, "checkpoint_us", lambda n: 3.5)
     assert command.main([]) == exit_code
     out, err = capsys.readouterr()
     assert json.loads(out)["bench"] == "agent/a"

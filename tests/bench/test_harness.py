@@ -1,11 +1,11 @@
 """How repeats become a line. The measures are lists of numbers: nothing here takes time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import pytest
 
-from bench.harness import Goal, Line, Peer, Row, run_row
+from bench.harness import Goal, Line, Peer, PeerFigure, Row, run_row
 
 
 def replay(values: Iterable[float], calls: list[str] | None = None, name: str = "") -> Callable[[], float]:
@@ -25,6 +25,9 @@ def make_row(
     *,
     repeats: int = 1,
     goal: Goal | None = None,
+    peers: Sequence[PeerFigure] = (),
+    lead: bool = False,
+    worst: bool = False,
 ) -> Row:
     return Row(
         bench="agent/one_turn",
@@ -37,6 +40,9 @@ def make_row(
         against="bare trio",
         refer=replay(references),
         goal=goal,
+        peers=lambda: peers,
+        lead=lead,
+        worst=worst,
     )
 
 
@@ -81,6 +87,9 @@ def test_a_line_has_the_documented_keys_first_and_says_what_is_missing_with_null
         "spread": [100.0, 100.0],
         "peer": None,
         "note": "",
+        "goal_of": None,
+        "goal_at_most": None,
+        "peers": [],
     }
 
 
@@ -118,6 +127,64 @@ def test_a_goal_is_met_at_its_bound_and_on_its_good_side(at_most: bool, value: f
 def test_a_line_judges_by_the_goal_for_this_machine() -> None:
     line = run_row(make_row([70.0], goal=Goal(value=40, at_most=True)), replay([7.0]))
     assert (line.goal, line.goal_here, line.ok) == (40, 80.0, True)
+
+
+@pytest.mark.parametrize(
+    ("at_most", "value", "ok"), [(False, 350.0, True), (False, 349.0, False), (True, 350.0, True), (True, 351.0, False)]
+)
+def test_a_goal_of_the_ratio_is_met_at_its_bound_on_any_machine(at_most: bool, value: float, ok: bool) -> None:
+    goal = Goal(value=7, at_most=at_most, of="ratio")
+    line = run_row(make_row([value], [50.0], goal=goal), replay([35.0]))
+    assert (line.goal, line.goal_here, line.goal_of, line.goal_at_most, line.ok) == (7, 7, "ratio", at_most, ok)
+
+
+def test_a_goal_of_the_ratio_is_judged_before_it_is_rounded() -> None:
+    line = run_row(make_row([349.99], [50.0], goal=Goal(value=7, at_most=False, of="ratio")), replay([3.5]))
+    assert (line.ratio, line.ok) == (7.0, False)
+
+
+@pytest.mark.parametrize(("at_most", "value"), [(True, 9.0), (False, 5.0)])
+def test_a_row_that_takes_the_worst_takes_what_its_goal_likes_least(at_most: bool, value: float) -> None:
+    row = make_row([7.0, 9.0, 5.0], [1.0] * 3, repeats=3, goal=Goal(value=8, at_most=at_most), worst=True)
+    line = run_row(row, replay([3.5] * 3))
+    assert (line.value, line.ok) == (value, False)
+
+
+def test_peers_are_measured_after_the_repeats_and_compared_with_the_value() -> None:
+    figure = PeerFigure(name="pykka", version="4.5.0", value=40.0, note="threads")
+    line = run_row(make_row([100.0], goal=Goal(value=1, at_most=False), peers=[figure]), replay([3.5]))
+    assert msgspec.to_builtins(line.peers) == (
+        {"name": "pykka", "version": "4.5.0", "value": 40.0, "note": "threads", "ratio": 2.5, "ahead": True},
+    )
+
+
+def test_a_peer_that_was_not_measured_stays_as_it_is() -> None:
+    missing = PeerFigure(name="casty", note="not installed: pip install casty")
+    line = run_row(make_row(goal=Goal(value=1, at_most=False), peers=[missing], lead=True), replay([3.5]))
+    assert (line.peers, line.ok) == ((missing,), True)
+
+
+@pytest.mark.parametrize(
+    ("at_most", "peer", "ahead"),
+    [(False, 99.0, True), (False, 100.0, False), (True, 101.0, True), (True, 100.0, False)],
+)
+def test_ahead_is_on_the_good_side_and_not_level(at_most: bool, peer: float, ahead: bool) -> None:
+    goal = Goal(value=100, at_most=at_most)
+    line = run_row(make_row([100.0], goal=goal, peers=[PeerFigure(name="pykka", value=peer)]), replay([3.5]))
+    assert line.peers[0].ahead is ahead
+    assert line.ok is True
+
+
+def test_without_a_goal_nobody_is_ahead_as_nothing_says_which_side_is_good() -> None:
+    line = run_row(make_row(peers=[PeerFigure(name="pykka", value=99.0)]), replay([3.5]))
+    assert (line.peers[0].ratio, line.peers[0].ahead) == (1.01, None)
+
+
+@pytest.mark.parametrize(("second", "ok"), [(99.0, True), (101.0, False)])
+def test_a_row_that_has_to_lead_misses_its_goal_behind_any_peer(second: float, ok: bool) -> None:
+    peers = [PeerFigure(name="pykka", value=50.0), PeerFigure(name="casty", value=second)]
+    row = make_row([100.0], goal=Goal(value=1, at_most=False, of="ratio"), peers=peers, lead=True)
+    assert run_row(row, replay([3.5])).ok is ok
 
 
 def test_a_row_without_repeats_is_refused() -> None:

@@ -18,13 +18,13 @@ def test_a_new_process_grows_by_every_session(kind: str) -> None:
 def test_a_process_that_fails_is_told_with_its_exit_code(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match=r"^the process that measures 5 sessions \(nothing\) ended with 2$"):
         memory.bytes_per_session("nothing", 5)
-    assert capfd.readouterr().err == "bench.memory: takes a kind (ask, bare) and how many sessions\n"
+    assert capfd.readouterr().err == "bench.memory: takes a kind (ask, bare, actor, task) and how many sessions\n"
 
 
 @pytest.mark.parametrize("argv", [[], ["ask"], ["ask", "0"], ["ask", "-1"], ["ask", "many"], ["other", "3"]])
 def test_arguments_that_say_nothing_measurable_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert memory.main(argv) == 2
-    assert capsys.readouterr().err == "bench.memory: takes a kind (ask, bare) and how many sessions\n"
+    assert capsys.readouterr().err == "bench.memory: takes a kind (ask, bare, actor, task) and how many sessions\n"
 
 
 async def test_growth_is_that_of_the_sessions_and_not_of_what_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

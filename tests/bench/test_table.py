@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bench import table
-from bench.harness import Line, Peer
+from bench.harness import Line, Peer, PeerFigure
 
 LINE = Line(
     bench="ask/roundtrip",
@@ -52,6 +52,27 @@ def test_the_legend_says_what_was_compared_and_that_a_peer_was_measured_elsewher
     )
     plain = msgspec.structs.replace(LINE, peer=None, note="")
     assert table.legend(plain) == "    5 repeats: 183 to 1,850; checkpoint 11.47 us\n    reference: bare trio"
+
+
+@pytest.mark.parametrize(("at_most", "text"), [(True, "<= 1.30x ok"), (False, ">= 1.30x ok")])
+def test_a_goal_of_the_ratio_says_so_and_on_which_side_it_is(at_most: bool, text: str) -> None:
+    line = msgspec.structs.replace(LINE, goal_here=1.3, goal_of="ratio", goal_at_most=at_most, ok=True)
+    assert table.row(line).endswith(text)
+
+
+def test_the_legend_says_of_each_peer_what_it_took_or_why_not() -> None:
+    peers = (
+        PeerFigure(name="pykka", version="4.5.0", value=239_000.0, note="threads", ratio=4.6, ahead=True),
+        PeerFigure(name="casty", version="0.30.2", value=2.0, ratio=0.5, ahead=False),
+        PeerFigure(name="everything-is-an-actor", note="not installed: needs Python >= 3.12, this is 3.11"),
+        PeerFigure(name="nothing to compare", value=1.0),
+    )
+    assert table.legend(msgspec.structs.replace(LINE, peers=peers)).splitlines()[2] == (
+        "    peers: pykka 4.5.0 239,000, ours is 4.60x that (threads); "
+        "casty 0.30.2 2.00, ours is 0.50x that, AHEAD OF OURS; "
+        "everything-is-an-actor not measured (not installed: needs Python >= 3.12, this is 3.11); "
+        "nothing to compare 1.00"
+    )
 
 
 @pytest.mark.parametrize(

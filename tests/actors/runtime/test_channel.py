@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from trio.testing import assert_checkpoints, wait_all_tasks_blocked
 
 from actors.runtime.channel import open_mailbox
+from actors.runtime.errors import MailboxFull
+from actors.runtime.overflow import latest
 
 Open = Callable[[int], tuple[Any, Any]]
 
@@ -243,6 +245,36 @@ async def test_statistics_mean_the_same(open_channel: Open) -> None:
     assert figures() == (0, 2, 1, 0, 0, 0)
 
 
+async def test_send_fails_at_once_where_the_mailbox_rejects() -> None:
+    ends: tuple[Any, Any] = open_mailbox(1, "reject")
+    send, receive = ends
+    await send.send(1)
+    text = "this mailbox is full and rejects what it has no room for; send it again later, or let it wait for room"
+    with pytest.raises(MailboxFull, match=f"^{text}$") as caught:
+        await send.send(2)
+    assert caught.value.name == ""
+    with pytest.raises(trio.WouldBlock):
+        send.send_nowait(3)
+    assert await receive.receive() == 1
+    assert (send.statistics().accepted, send.statistics().rejected) == (1, 2)
+
+
+async def test_a_mailbox_that_drops_or_replaces_lets_no_sender_wait_for_what_it_has() -> None:
+    ends: tuple[Any, Any] = open_mailbox(2, "drop_oldest")
+    send, receive = ends
+    for n in range(5):
+        await send.send(n)
+    assert [receive.receive_nowait(), receive.receive_nowait()] == [3, 4]
+    assert receive.statistics().dropped == 3
+
+    ends = open_mailbox(2, latest(lambda n: n % 2))
+    send, receive = ends
+    for n in range(5):
+        await send.send(n)
+    assert [receive.receive_nowait(), receive.receive_nowait()] == [4, 3]
+    assert receive.statistics().dropped == 3
+
+
 async def test_statistics_cannot_be_changed() -> None:
     send, _ = open_mailbox(1)
     with pytest.raises(AttributeError):
@@ -314,4 +346,5 @@ def test_any_script_ends_as_with_a_memory_channel_and_loses_nothing(size: int, s
     for field in ("current_buffer_used", "open_send_channels", "tasks_waiting_send", "tasks_waiting_receive"):
         assert getattr(ours, field) == getattr(theirs, field), field
     assert ours.accepted == ours.handled + ours.returned + ours.current_buffer_used
+    assert (ours.expired, ours.dropped, ours.queued) == (0, 0, ours.current_buffer_used)
     assert ours.sent + ours.tasks_waiting_send == sum(operation.startswith("send") for operation in script)

@@ -5,7 +5,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from actors.runtime import Ctx, Ref, open_system
-from actors.runtime.context import BURST
+from actors.runtime.messages import BURST
 
 
 async def test_a_body_knows_its_name_its_handle_and_its_system() -> None:

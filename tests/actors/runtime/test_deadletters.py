@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from actors.runtime import Ctx, DownKind, open_system
+from actors.runtime import Ctx, DownKind, Replies, open_system
 from actors.runtime.deadletters import DeadLetter, DeadLetters
 from actors.runtime.mailbox import Lost
 
@@ -269,6 +269,36 @@ async def test_a_tell_to_an_ended_actor_and_what_it_left_are_dead_letters_r17_r2
         kinds = [(one.name, one.message, one.how) for one in system.dead_letters.last]
         assert kinds == [("gone", "left", Lost.RETURNED), ("gone", "late", Lost.REJECTED)]
         assert all("enough of it" in one.reason for one in system.dead_letters.last)
+
+
+async def test_what_is_dropped_and_what_has_lost_its_asker_are_dead_letters_r2_r18() -> None:
+    class Get(Replies[int]):
+        pass
+
+    done = trio.Event()
+
+    async def busy(ctx: Ctx[object]) -> None:
+        async for _ in ctx:
+            await done.wait()
+
+    async with open_system() as system, trio.open_nursery() as nursery:
+        newest = await system.spawn(busy, name="newest", mailbox_size=1, overflow="drop_oldest")
+        server = await system.spawn(busy, name="server")
+        for ref in (newest, server):
+            ref.tell("in hand")
+        await wait_all_tasks_blocked()
+        assert newest.tell("old")
+        assert newest.tell("new")
+        request = Get()
+        nursery.start_soon(server.ask, request)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            done.set()
+            await wait_all_tasks_blocked()
+        kinds = [(one.name, one.message, one.how) for one in system.dead_letters.last]
+        assert kinds == [("newest", "old", Lost.DROPPED), ("server", request, Lost.EXPIRED)]
+        assert all(one.reason for one in system.dead_letters.last)
 
 
 async def test_an_actor_may_subscribe_with_its_tell_and_its_end_makes_no_loop() -> None:

@@ -225,22 +225,26 @@ async def test_a_cancel_that_comes_just_after_the_actor_does_not_lose_it() -> No
     assert (found, registry._waiting) == ({"a": ref}, {})
 
 
-async def test_who_waits_is_turned_away_when_the_system_closes() -> None:
+async def test_who_waits_is_turned_away_when_the_system_closes(autojump_clock: MockClock) -> None:
     found: dict[str, object] = {}
-    async with trio.open_nursery() as nursery:
-        async with open_system(name="main") as system:
-            ref = await system.spawn(idle, name="one")
-            for key in "abc":
-                nursery.start_soon(wait_into, found, key, system.registry.wait_for)
-            await wait_all_tasks_blocked()
-            system.stop()
-            assert await system.registry.wait_for("one") is ref  # it has not ended yet
-            with pytest.raises(NotAccepting):
-                await system.registry.wait_for("late")
-            await wait_all_tasks_blocked()
-            assert found == dict.fromkeys("abc", "'main' is closing and starts no more actors")
-        with assert_checkpoints(), pytest.raises(NotAccepting, match=r"^'main' is closing and starts no more actors$"):
-            await system.registry.wait_for("one")
+    with trio.fail_after(1):
+        async with trio.open_nursery() as nursery:
+            async with open_system(name="main") as system:
+                ref = await system.spawn(idle, name="one")
+                for key in "abc":
+                    nursery.start_soon(wait_into, found, key, system.registry.wait_for)
+                await wait_all_tasks_blocked()
+                system.stop()
+                assert await system.registry.wait_for("one") is ref  # it has not ended yet
+                with pytest.raises(NotAccepting):
+                    await system.registry.wait_for("late")
+                await wait_all_tasks_blocked()
+                assert found == dict.fromkeys("abc", "'main' is closing and starts no more actors")
+            with (
+                assert_checkpoints(),
+                pytest.raises(NotAccepting, match=r"^'main' is closing and starts no more actors$"),
+            ):
+                await system.registry.wait_for("one")
 
 
 async def test_who_waits_is_turned_away_when_a_cancel_ends_the_system() -> None:

@@ -13,9 +13,9 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.runtime import Ctx, open_system
+from actors.runtime import Ctx, Ref, Replies, open_system
 from actors.runtime.tree import Node, dump_on_signal
 
 USR1 = signal.SIGUSR1
@@ -195,6 +195,42 @@ def test_supervisors_may_nest_deeper_than_calls_do() -> None:
     for level in range(5000):
         tree = group(tree, name=str(level))
     assert len(tree.text().splitlines()) == 5001
+
+
+def test_a_supervisor_has_no_mailbox_to_show_in_any_state() -> None:
+    tree = group(Node("sup", "stopping", children=(Node("w", "stopping"),), restarts=1), Node("empty", "supervising"))
+    assert tree.text().splitlines() == [
+        "main     supervising",
+        "  sup    stopping          1 restart",
+        "    w    stopping     0/0",
+        "  empty  supervising",
+    ]
+
+
+async def test_a_system_says_what_everybody_is_waiting_for_r24(autojump_clock: MockClock) -> None:
+    class Get(Replies[int]):
+        pass
+
+    async def hang(ctx: Ctx[Get]) -> None:
+        async for _ in ctx:
+            await trio.sleep_forever()
+
+    async def front(ctx: Ctx[str], store: Ref[Get]) -> None:
+        async for _ in ctx:
+            await store.ask(Get())
+
+    async with open_system(name="main") as system:
+        store = await system.spawn(hang, name="store")
+        shop = await (await system.supervise(name="shop")).spawn(front, store, name="front")
+        shop.tell("now")
+        await trio.sleep(90)
+        shop.tell("then")
+        assert str(system.tree()).splitlines() == [
+            "main       supervising",
+            "  store    running      0/0  handling Get for 1 min 30 s, 1 open ask",
+            "  shop     supervising",
+            "    front  running      1/1  handling str for 1 min 30 s, waits for store",
+        ]
 
 
 # The dump.

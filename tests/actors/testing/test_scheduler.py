@@ -1,8 +1,8 @@
 """What the kit takes from trio's insides: each test here fails when a release of trio changes it."""
 
 import random
-import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.lowlevel import Task
 
-from actors.testing.scheduler import at_checkpoint, fail_wait, innermost_scope, is_trios_own, seeded
+from actors.testing.scheduler import at_checkpoint, fail_wait, is_trios_own, seeded, take_shields_off
 
 RUNNER: Any = import_module("trio._core._run")
 
@@ -108,26 +108,6 @@ async def after_steps(body: Callable[[], Awaitable[object]], then: Callable[[Tas
         trio.lowlevel.remove_instrument(instrument)
 
 
-async def _thread() -> None:
-    await trio.to_thread.run_sync(lambda: None)
-
-
-async def _cancelled_thread() -> None:
-    started, go = trio.Event(), threading.Event()
-    token = trio.lowlevel.current_trio_token()
-
-    def work() -> None:
-        token.run_sync_soon(started.set)
-        go.wait()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.to_thread.run_sync, work, name="looked at")
-        await started.wait()
-        nursery.cancel_scope.cancel()
-        await trio.lowlevel.cancel_shielded_checkpoint()
-        go.set()
-
-
 async def _lock() -> None:
     async with trio.Lock():
         pass
@@ -153,10 +133,10 @@ async def _empty_nursery() -> None:
     ("body", "expected"),
     [
         (trio.lowlevel.checkpoint, [True]),
-        (lambda: trio.sleep(0), [True]),
-        (lambda: trio.sleep(0.001), [True]),
+        (partial(trio.sleep, 0), [True]),
+        (partial(trio.sleep, 0.001), [True]),
         (trio.lowlevel.cancel_shielded_checkpoint, [False]),
-        (_lock, [False, False]),  # taken and given back without a wait: each is a yield that cannot fail
+        (_lock, [False]),  # taken without a wait, and then others run: that cannot fail, or the lock would stay taken
         (_empty_nursery, [False]),
         (_nursery, [True]),
         (_cancelled, [True]),
@@ -174,10 +154,9 @@ async def test_a_checkpoint_is_where_a_cancel_could_reach_a_task(
 async def test_a_wait_that_has_refused_to_be_cancelled_is_no_checkpoint_any_more() -> None:
     found: list[bool] = []
     instrument = Step("looked at", lambda task: found.append(at_checkpoint(task)))
-    cancelled_before_it_waits = trio.CancelScope()
 
     async def stubborn() -> None:
-        with cancelled_before_it_waits as scope:
+        with trio.CancelScope() as scope:
             scope.cancel()
             with pytest.raises(trio.Cancelled):
                 task = trio.lowlevel.current_task()
@@ -197,7 +176,7 @@ async def test_a_wait_that_has_refused_to_be_cancelled_is_no_checkpoint_any_more
 
 
 @pytest.mark.parametrize(
-    "wait", [trio.lowlevel.checkpoint, lambda: trio.sleep(0.001), trio.Event().wait], ids=["yield", "sleep", "event"]
+    "wait", [trio.lowlevel.checkpoint, partial(trio.sleep, 0.001), trio.Event().wait], ids=["yield", "sleep", "event"]
 )
 async def test_a_wait_can_be_made_to_fail(wait: Callable[[], Awaitable[object]]) -> None:
     error = OSError("disk full")
@@ -275,18 +254,19 @@ async def test_an_error_can_take_the_place_of_a_cancel_which_then_comes_again() 
     assert seen == [OSError, trio.Cancelled]
 
 
-async def test_the_innermost_scope_is_the_closest_one_around_the_wait() -> None:
-    with trio.CancelScope(), trio.CancelScope() as inner:
-        assert innermost_scope(trio.lowlevel.current_task()) is inner
-        async with trio.open_nursery() as nursery:
-            assert innermost_scope(trio.lowlevel.current_task()) is nursery.cancel_scope
-            found: list[trio.CancelScope] = []
-
-            async def child() -> None:
-                found.append(innermost_scope(trio.lowlevel.current_task()))
-
-            nursery.start_soon(child)
-        assert found == [nursery.cancel_scope]
+async def test_without_its_shields_a_task_is_reached_by_a_cancel_from_outside() -> None:
+    async with trio.open_nursery() as nursery:
+        with (
+            trio.CancelScope(shield=True) as outer,
+            trio.CancelScope() as middle,
+            trio.CancelScope(shield=True) as inner,
+        ):
+            nursery.cancel_scope.cancel()
+            await trio.lowlevel.checkpoint()
+            take_shields_off(trio.lowlevel.current_task())
+            with pytest.raises(trio.Cancelled):
+                await trio.sleep_forever()
+            assert not (outer.shield or middle.shield or inner.shield)
 
 
 async def test_trios_own_tasks_are_told_from_the_programs() -> None:

@@ -1,0 +1,19 @@
+"""How a process is seen to grow."""
+
+import pytest
+
+from bench import memory
+from bench.peers.sizes import Growth
+
+
+def test_growth_is_that_between_start_and_stop_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = iter([1_000_000, 4_000_000])
+    monkeypatch.setattr(memory, "resident_bytes", lambda: next(sizes))
+    growth = Growth(300)
+    growth.start()
+    assert growth.stop() == 10_000
+
+
+@pytest.mark.parametrize(("n", "before"), [(5, 1), (300, 3), (10_000, 100)])
+def test_some_are_made_first_as_what_the_first_bring_along_is_not_theirs(n: int, before: int) -> None:
+    assert Growth(n).before == before
