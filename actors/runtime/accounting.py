@@ -218,7 +218,7 @@ class Account(Generic[M]):
             returned=self.returned,
             expired=self.expired,
             dropped=self.dropped,
-            queued=self._total(),
+            queued=self.total,
         )
 
     def _rare(self) -> Lanes[M]:
@@ -227,7 +227,9 @@ class Account(Generic[M]):
             lanes = self._lanes = Lanes()
         return lanes
 
-    def _total(self) -> int:
+    @property
+    def total(self) -> int:
+        """How many messages are in here: the system lane, the queue, the stash."""
         lanes = self._lanes
         return len(self) if lanes is None or not lanes.stash else len(self) + len(lanes.stash)
 

@@ -134,14 +134,14 @@ class Contents(Account[M]):
         if not gone:
             return
         self._note_peak()
-        before = self._total()
+        before = self.total
         if self._queue:
             self._remove(gone)
         lanes = self._lanes
         if lanes is not None:
             lanes.system = without(lanes.system, gone) if lanes.system else None
             lanes.stash = without(lanes.stash, gone) if lanes.stash else None
-        self.returned += before - self._total()
+        self.returned += before - self.total
         if lanes is not None:
             self._refill(lanes)
 

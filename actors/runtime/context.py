@@ -81,7 +81,7 @@ class Ctx(Generic[M]):
         note_receiver(actor)
         actor.current = None
         message = actor.current = await actor.mailbox.get()
-        actor.since = actor.system.wheel.now()
+        actor.since = actor.system.wheel.stamp()
         return message
 
     def receive_nowait(self) -> M:
@@ -94,7 +94,7 @@ class Ctx(Generic[M]):
         actor = self._actor
         note_receiver(actor)
         message = actor.mailbox.take()
-        actor.since = actor.system.wheel.now()
+        actor.since = actor.system.wheel.stamp()
         actor.current = message
         return message
 

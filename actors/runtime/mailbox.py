@@ -227,8 +227,11 @@ class Mailbox(Contents[M]):
         await cancel_shielded_checkpoint()
         return message
 
-    def park(self) -> Awaitable[M]:
+    def park(self, task: Task | None = None) -> Awaitable[M]:
         """Wait for the next message, after `take` raised `WouldBlock`: await the result at once. A checkpoint.
+
+        Args:
+            task: The current task, if the caller knows it.
 
         Raises:
             BusyResourceError: Another task is receiving.
@@ -236,7 +239,7 @@ class Mailbox(Contents[M]):
         """
         if self._receiver is not None:
             raise trio.BusyResourceError("another task already receives from this mailbox; it has one receiver")
-        self._receiver = current_task()
+        self._receiver = task or current_task()
         self._queue = None
         # No coroutine and no closure of its own: ten thousand idle actors wait here, and each would keep them.
         return wait_task_rescheduled(self._leave)  # noqa: ASYNC105
@@ -255,7 +258,8 @@ class Mailbox(Contents[M]):
         """
         self.senders = 0
         self._limit = 0
-        self._turn_away(trio.ClosedResourceError("the sending side of this mailbox has been closed"))
+        if self._lanes is not None:
+            self._turn_away(trio.ClosedResourceError("the sending side of this mailbox has been closed"))
         self._end_if_drained()
 
     @enable_ki_protection
@@ -263,10 +267,13 @@ class Mailbox(Contents[M]):
         """Receive nothing more, and hand back what `queued` shows. Idempotent, no checkpoint."""
         self.receivers = 0
         self._limit = 0
-        self._turn_away(trio.BrokenResourceError("the receiver of this mailbox has gone"))
+        if self._lanes is not None:
+            self._turn_away(trio.BrokenResourceError("the receiver of this mailbox has gone"))
         if self._receiver is not None:
             reschedule(self._receiver, outcome.Error(trio.ClosedResourceError("closed while a task received from it")))
             self._receiver = None
+        if self._lanes is None and not self._queue:
+            return []
         self._note_peak()
         left = self.queued()
         self.returned += len(left)

@@ -55,7 +55,7 @@ class PlainMessages(Generic[M]):
                 self._left = BURST - 1
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
-        actor.since = actor.system.wheel.now()
+        actor.since = actor.system.wheel.stamp()
         actor.current = message
         return message
 
@@ -73,7 +73,7 @@ class QuickMessages(Generic[M]):
     def __init__(self, actor: "Actor[M]") -> None:
         self._actor = actor
         self._mailbox = actor.mailbox
-        self._now = actor.system.wheel.now
+        self._now = actor.system.wheel.stamp
         self._task = current_task()
         self._turns = -1
         self._left = 0
@@ -83,42 +83,49 @@ class QuickMessages(Generic[M]):
 
     async def __anext__(self) -> M:
         task: Any = self._task
-        if task._cancel_status.effectively_cancelled:
-            await checkpoint()
-        if self._left and task._schedule_points == self._turns:
-            self._left -= 1
-        else:
-            await self._next_burst(task)
         mailbox = self._mailbox
-        queue = mailbox._queue
-        if queue and not mailbox._look:
-            # `poll`, written out: this line is where a busy actor spends its time.
-            mailbox.handled += 1
-            message = self._actor.current = queue.popleft()
-            return message
+        if mailbox._queue or mailbox._lanes is not None or not self._left or not mailbox.senders:
+            if task._cancel_status.effectively_cancelled:
+                await checkpoint()
+            if self._left and task._schedule_points == self._turns:
+                self._left -= 1
+            else:
+                await self._next_burst(task)
+            queue = mailbox._queue
+            if queue and not mailbox._look:
+                # `poll`, written out: this line is where a busy actor spends its time.
+                mailbox.handled += 1
+                message = self._actor.current = queue.popleft()
+                return message
+            try:
+                # Polled: a caught `WouldBlock` would keep its frame for as long as the actor waits.
+                message = mailbox.poll(_NOTHING)
+            except trio.EndOfChannel:
+                raise StopAsyncIteration from None
+            if message is not _NOTHING:
+                self._actor.current = message
+                return message
+        # Nothing is there. To wait lets others run, and sees a cancel, by itself.
         actor = self._actor
+        actor.current = None
         try:
-            message = mailbox.poll(_NOTHING)
-            if message is _NOTHING:
-                actor.current = None
-                message = await mailbox.park()
-                self._turns = task._schedule_points
-                self._left = BURST - 1
-                actor.since = self._now()
+            message = await mailbox.park(task)
         except trio.EndOfChannel:
             raise StopAsyncIteration from None
+        self._turns = task._schedule_points
+        self._left = BURST - 1
+        actor.since = self._now()
         actor.current = message
         return message
 
     async def _next_burst(self, task: Any) -> None:
-        if self._turns == task._schedule_points or not self._actor.ready:
+        # A new iterator: its task is perhaps not the one that received before, and a body that makes one for each
+        # message must let others run too (test_a_loop_for_each_message_lets_others_run).
+        if self._turns < 0 or self._turns == task._schedule_points:
             await _begin(self._actor)
-        self._note(task)
-
-    def _note(self, task: Any) -> None:
         self._turns = task._schedule_points
         self._left = BURST - 1
-        self._actor.since = self._actor.system.wheel.now()
+        self._actor.since = self._now()
 
 
 def note_receiver(actor: "Actor[Any]") -> None:

@@ -182,18 +182,23 @@ class LatestMailbox(Mailbox[M]):
         """Put a message in if its key is queued, or there is room now. Never raises, no checkpoint."""
         key = self._key_of(message)
         if key is None:
-            return super().offer(message)
+            return self._offer_plain(message)
         waited = self._lanes.waits if self._lanes is not None else 0
         if self._is_queued(key) and self.senders:
             self.accepted += 1
             self._drop(self._keyed().replace(key, message, waited))
             return True
-        if not super().offer(message):
+        if not self._offer_plain(message):
             return False
         # Handed over, it is in no queue: a receiver that waits has let that go.
         if self._queue is not None:
             self._keyed().mark_last(key, waited)
         return True
+
+    def _offer_plain(self, message: M) -> bool:
+        taken = super().offer(message)
+        self._limit = 0  # no short cut into the queue: each message has its key looked at
+        return taken
 
     def _is_queued(self, key: Hashable) -> bool:
         return bool(self._queue) and self._keyed().waited_before(key) is not None

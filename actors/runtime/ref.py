@@ -5,12 +5,20 @@ one answer or error. It must not know how actors run or who restarts them; it su
 """
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+import msgspec
+import outcome
 import trio
-from trio.lowlevel import Task, checkpoint, checkpoint_if_cancelled, current_task
+from trio.lowlevel import (
+    Task,
+    checkpoint,
+    checkpoint_if_cancelled,
+    current_task,
+    enable_ki_protection,
+    reschedule,
+)
 
 from actors.runtime import waits
 from actors.runtime.errors import MailboxFull
@@ -37,8 +45,7 @@ class DownKind(StrEnum):
     CRASHED = "crashed"  # its body raised, and it is not (or no longer) restarted
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
+class Down(msgspec.Struct, frozen=True):
     """The end of an actor. There is one per actor, however often it was restarted.
 
     Attributes:
@@ -86,6 +93,7 @@ class Ref(Generic[M_contra]):
         """What the actor's body gave to `ctx.ready(value)`, of its latest start; None before."""
         return self._actor.started_with
 
+    @enable_ki_protection
     def tell(self, message: M_contra) -> bool:
         """Send without waiting. Never raises, no checkpoint; only from trio's thread.
 
@@ -98,6 +106,13 @@ class Ref(Generic[M_contra]):
         if queue is not None and len(queue) < mailbox._limit:
             queue.append(message)
             mailbox.accepted += 1
+            return True
+        receiver = mailbox._receiver
+        if receiver is not None:
+            mailbox._receiver = None
+            mailbox.accepted += 1
+            mailbox.handled += 1
+            reschedule(receiver, outcome.Value(message))
             return True
         if mailbox.offer(message):
             return True
@@ -180,7 +195,7 @@ class Ref(Generic[M_contra]):
             try:
                 # With room there is one trip through the scheduler, to the answer.
                 if self._mailbox.has_room:
-                    self._mailbox.offer(request)
+                    self.tell(message)  # type: ignore[arg-type]
                     answer: R = await slot.park(task)  # nothing was awaited since: it is not answered
                     return answer
                 await self._wait_to_ask(request, slot, task)

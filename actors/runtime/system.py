@@ -23,7 +23,7 @@ from actors.runtime.context import Ctx
 from actors.runtime.deadletters import DeadLetters
 from actors.runtime.errors import unwrap
 from actors.runtime.group import Strategy, StrategyName
-from actors.runtime.mailbox import MailboxStatistics
+from actors.runtime.mailbox import Mailbox
 from actors.runtime.overflow import Overflow
 from actors.runtime.ref import Down, DownKind, Ref
 from actors.runtime.registry import Registry
@@ -175,14 +175,15 @@ class System:
 
     def tree(self) -> Node:
         """Return what lives now, as data; as text with `str()`. Works while actors hang; no checkpoint."""
-        return _node(self._root, self.wheel.now())
+        return _node(self._root, self.wheel.stamp())
 
     def statistics(self) -> SystemStatistics:
         """Return the counts. No checkpoint; it asks every actor that lives."""
         totals = _Totals()
         totals.add(self._past)
         for actor in self.actors():
-            totals.add(actor.mailbox.statistics())
+            totals.add(actor.mailbox)
+            totals.queued += actor.mailbox.total
         return SystemStatistics(
             actors=self._started - self._ended,
             supervisors=self.supervisors,
@@ -235,7 +236,7 @@ class System:
     def actor_ended(self, actor: Actor[Any], down: Down) -> None:
         """An actor has ended: its name is free."""
         self._ended += 1
-        self._past.add(actor.mailbox.statistics())
+        self._past.add(actor.mailbox)
         self.registry.release(actor.name)
         if self._on_down is not None:
             try:
@@ -280,6 +281,11 @@ class System:
         self._root.stop(reason, kind)
         self.registry.close(self.name)
 
+    @property
+    def has_actors(self) -> bool:
+        """True while one has not ended."""
+        return self._ended < self._started
+
     def stragglers(self) -> list[str]:
         """Return the paths of the actors that were stopped and have not ended."""
         return [actor.path for actor in self.actors() if actor.stop_reason is not None]
@@ -302,7 +308,7 @@ class _Stragglers:
 
     @property
     def active(self) -> bool:
-        return bool(self._system.actors())
+        return self._system.has_actors
 
     def due(self) -> None:
         self._system.report_stragglers()
@@ -316,14 +322,13 @@ class _Totals:
     def __init__(self) -> None:
         self.accepted = self.rejected = self.handled = self.expired = self.dropped = self.returned = self.queued = 0
 
-    def add(self, one: "MailboxStatistics | _Totals") -> None:
+    def add(self, one: "Mailbox[Any] | _Totals") -> None:
         self.accepted += one.accepted
         self.rejected += one.rejected
         self.handled += one.handled
         self.expired += one.expired
         self.dropped += one.dropped
         self.returned += one.returned
-        self.queued += one.queued
 
 
 def _actors_of(supervisor: Supervisor) -> list[Actor[Any]]:

@@ -9,6 +9,7 @@ import heapq
 import itertools
 import logging
 import math
+import time
 from typing import Protocol
 
 import trio
@@ -38,7 +39,7 @@ class Due(Protocol):
 class Wheel:
     """The heap and the task that serves it."""
 
-    __slots__ = ("_armed", "_heap", "_numbers", "_scope", "_sweep_at", "now")
+    __slots__ = ("_armed", "_heap", "_numbers", "_scope", "_sweep_at", "now", "stamp")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Due]] = []
@@ -46,8 +47,12 @@ class Wheel:
         self._sweep_at = _SWEEP_AT
         self._armed = math.inf
         self._scope: trio.CancelScope | None = None
+        clock = trio.lowlevel.current_clock()
         #: The clock, in seconds, as `trio.current_time` reads it.
-        self.now = trio.lowlevel.current_clock().current_time
+        self.now = clock.current_time
+        #: The same for differences only: it may begin elsewhere. trio's own clock adds a number to this one, and an actor
+        #: looks at it with each message that wakes it.
+        self.stamp = time.perf_counter if type(clock).__module__.startswith("trio._core") else clock.current_time
 
     def __len__(self) -> int:
         """Count the deadlines that are still wanted."""
@@ -59,7 +64,12 @@ class Wheel:
         Args:
             entry: What is due. To take it back, let its `active` become False.
             at: Seconds on trio's clock. What lies in the past is due at once; infinity never is.
+
+        Raises:
+            ValueError: `at` is no number.
         """
+        if at != at:  # it has no place in an order: nothing behind it would ever be due
+            raise ValueError(f"a deadline is a time in seconds, not {at}")
         heap = self._heap
         if len(heap) >= self._sweep_at:
             self._sweep()
