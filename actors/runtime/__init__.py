@@ -15,6 +15,7 @@ from actors.runtime.errors import (
     StashFull,
     TooManyChildren,
 )
+from actors.runtime.figures import SystemStatistics
 from actors.runtime.group import Strategy
 from actors.runtime.mailbox import Lost, Mailbox, MailboxStatistics
 from actors.runtime.overflow import Latest, Overflow, latest
@@ -25,7 +26,7 @@ from actors.runtime.reply import Replies, Reply
 from actors.runtime.reports import Crash
 from actors.runtime.restart import Backoff, Budget, Restart, RestartPolicy
 from actors.runtime.supervisor import Supervisor
-from actors.runtime.system import System, SystemStatistics, open_system
+from actors.runtime.system import System, open_system
 from actors.runtime.threads import InlineThreads, Threads, WorkerThreads
 from actors.runtime.tree import Node, dump_on_signal
 

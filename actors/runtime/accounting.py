@@ -129,13 +129,13 @@ class Account(Generic[M]):
     """The state of a mailbox, as its figures need it."""
 
     __slots__ = (
-        "_lanes",
-        "_limit",
-        "_look",
+        "lanes",
+        "limit",
+        "look",
         "_losses",
         "_peak",
-        "_queue",
-        "_receiver",
+        "queue",
+        "receiver",
         "accepted",
         "capacity",
         "handled",
@@ -154,15 +154,15 @@ class Account(Generic[M]):
         self._losses = losses
         # An empty deque is 760 bytes, and most mailboxes are empty most of the time: made when first needed. There is
         # none while a receiver waits.
-        self._queue: deque[M] | None = None
+        self.queue: deque[M] | None = None
         # Below this depth an offer need not look at anything else: as deep as offers have filled the queue while it was
         # open, 0 once it is closed.
-        self._limit = 0
+        self.limit = 0
         self._peak = 0
-        self._lanes: Lanes[M] | None = None
+        self.lanes: Lanes[M] | None = None
         # A receive must look at the lanes first.
-        self._look = False
-        self._receiver: Task | None = None
+        self.look = False
+        self.receiver: Task | None = None
         self.senders: int = 1
         self.receivers: int = 1
         self.accepted: int = 0
@@ -172,34 +172,38 @@ class Account(Generic[M]):
 
     def __len__(self) -> int:
         """Return how many messages wait to be received: the system lane and the queue, without the stash."""
-        used = len(self._queue) if self._queue else 0
-        lanes = self._lanes
+        used = len(self.queue) if self.queue else 0
+        lanes = self.lanes
         return used if lanes is None or not lanes.system else used + len(lanes.system)
 
     @property
     def expired(self) -> int:
         """How many messages were skipped, as their asker had gone."""
-        return self._lanes.expired if self._lanes is not None else 0
+        return self.lanes.expired if self.lanes is not None else 0
 
     @property
     def dropped(self) -> int:
         """How many messages gave way to newer ones."""
-        return self._lanes.dropped if self._lanes is not None else 0
+        return self.lanes.dropped if self.lanes is not None else 0
 
     @property
     def expected(self) -> int:
         """How many messages the receiver itself may still order: while there are any, a drained mailbox has no end."""
-        return self._lanes.expected if self._lanes is not None else 0
+        return self.lanes.expected if self.lanes is not None else 0
 
     def queued(self) -> list[M]:
         """Return what is in here: the stash, the system lane, the queue, each oldest first."""
-        lanes = self._lanes
+        lanes = self.lanes
         aside: list[M] = [] if lanes is None else [*(lanes.stash or ()), *(lanes.system or ())]
         return aside + self._in_queue()
 
     def waiting(self) -> list[M]:
         """Return what senders that wait for room would send; none of it is accepted yet."""
-        return [] if self._lanes is None else [message for message, _, _ in self._lanes.waiting.values()]
+        return [] if self.lanes is None else [message for message, _, _ in self.lanes.waiting.values()]
+
+    def is_waiting(self, task: Task) -> bool:
+        """Return whether a task waits for room."""
+        return self.lanes is not None and task in self.lanes.waiting
 
     def statistics(self) -> MailboxStatistics:
         """Return this moment's figures."""
@@ -209,8 +213,8 @@ class Account(Generic[M]):
             max_buffer_size=self.capacity,
             open_send_channels=self.senders,
             open_receive_channels=self.receivers,
-            tasks_waiting_send=len(self._lanes.waiting) if self._lanes is not None else 0,
-            tasks_waiting_receive=int(self._receiver is not None),
+            tasks_waiting_send=len(self.lanes.waiting) if self.lanes is not None else 0,
+            tasks_waiting_receive=int(self.receiver is not None),
             peak_buffer_used=self._peak,
             accepted=self.accepted,
             rejected=self.rejected,
@@ -222,15 +226,15 @@ class Account(Generic[M]):
         )
 
     def _rare(self) -> Lanes[M]:
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is None:
-            lanes = self._lanes = Lanes()
+            lanes = self.lanes = Lanes()
         return lanes
 
     @property
     def total(self) -> int:
         """How many messages are in here: the system lane, the queue, the stash."""
-        lanes = self._lanes
+        lanes = self.lanes
         return len(self) if lanes is None or not lanes.stash else len(self) + len(lanes.stash)
 
     def _note_peak(self) -> None:
@@ -238,4 +242,4 @@ class Account(Generic[M]):
         self._peak = max(self._peak, len(self))
 
     def _in_queue(self) -> list[M]:
-        return list(self._queue or ())
+        return list(self.queue or ())

@@ -8,15 +8,13 @@ start with what follows is an incarnation; name, mailbox and handle are the same
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, TypeVar
 
 import outcome
 import trio
 from trio.lowlevel import (
     Abort,
     RaiseCancelT,
-    Task,
     checkpoint,
     checkpoint_if_cancelled,
     current_task,
@@ -27,189 +25,19 @@ from trio.lowlevel import (
 
 from actors.runtime import waits
 from actors.runtime.context import Ctx
-from actors.runtime.errors import ActorGone, AskTimeout, MessageDropped, cut_off_error, own_part
-from actors.runtime.mailbox import Lost, Mailbox
-from actors.runtime.overflow import Overflow, make_mailbox
-from actors.runtime.parts import Parts
-from actors.runtime.ref import Down, DownKind, Ref
-from actors.runtime.reply import Reply, reply_of
-from actors.runtime.restart import Restart
-
-if TYPE_CHECKING:
-    from actors.runtime.supervisor import Supervisor
+from actors.runtime.errors import cut_off_error, own_part
+from actors.runtime.mailbox import Lost
+from actors.runtime.record import Record
+from actors.runtime.ref import Down, DownKind
+from actors.runtime.reply import reply_of
 
 M = TypeVar("M")
 
 
-@dataclass(slots=True)
-class Spec:
-    """What an actor is made from, and made again from where its whole supervisor is restarted."""
+class Actor(Record[M]):
+    """The life of one actor. Everybody else holds a `Ref`."""
 
-    body: Callable[..., Awaitable[None]]
-    args: tuple[Any, ...]
-    mailbox_size: int = 64
-    overflow: Overflow = "wait"
-    own_nursery: bool = False
-    restart: Restart | None = None
-    stop_grace_s: float | None = None
-    on_end: Callable[[], None] | None = None
-
-
-class Actor(Generic[M]):
-    """What the runtime knows of one actor, over all its restarts. Everybody else holds a `Ref`."""
-
-    __slots__ = (
-        "_crash", "_done", "_kind", "_may_start", "_parked", "_parts", "_scope", "_starter", "_stop_kind", "_watchers",
-        "asks", "current", "down", "error", "interrupted", "mailbox", "name", "nursery", "paused_s", "published",
-        "ready", "receives_elsewhere", "ref", "restart_times", "restarting", "restarts", "since", "spec",
-        "started_with", "stop_reason", "supervisor", "system", "waits_for",
-    )  # fmt: skip
-    names_its_own: ClassVar[bool] = False
-
-    def __init__(self, supervisor: "Supervisor", spec: Spec, name: str) -> None:
-        self.name = name
-        self.supervisor = supervisor
-        self.system = supervisor.system
-        self.spec: Spec | None = spec
-        self.mailbox: Mailbox[M] = make_mailbox(spec.mailbox_size, spec.overflow, self)
-        self.asks: dict[Reply[Any], None] = {}
-        self.ref: Ref[M] = Ref(self)
-        self.current: M | None = None
-        self.since = 0.0  # when the body took what it has in hand
-        self.ready = False  # this incarnation has started
-        self.published = False  # some incarnation has
-        self.restarting = False
-        self.interrupted: str | None = None  # why its supervisor ended this incarnation, to start another
-        self.restarts = 0
-        self.restart_times: tuple[float, ...] = ()
-        self.paused_s = 0.0
-        self.started_with: object = None
-        self.stop_reason: str | None = None
-        self.error: BaseException | None = None
-        self.down: Down | None = None
-        self.waits_for: waits.Waiter | None = None
-        self.receives_elsewhere = False
-        self.nursery: trio.Nursery | None = None
-        self._crash: BaseException | None = None
-        self._kind: DownKind | None = None
-        self._stop_kind = DownKind.STOPPED
-        self._scope: trio.CancelScope | None = None
-        self._parts: Parts | None = None
-        self._watchers: dict[Actor[Any], Callable[[Down], Any] | None] | None = None
-        self._starter: Task | None = None
-        self._parked: Task | None = None
-        self._may_start = False
-        self._done: trio.Event | None = None
-
-    # What others see.
-
-    @property
-    def path(self) -> str:
-        """Its name under its supervisor's."""
-        return self.supervisor.path_of(self.name)
-
-    @property
-    def handling_kind(self) -> str | None:
-        """The type name of the message it has in hand."""
-        return None if self.current is None else type(self.current).__name__
-
-    @property
-    def state(self) -> str:
-        """One word for `tree()`."""
-        if self.down is not None:
-            return "ended"
-        if self.stop_reason is not None:
-            return "stopping"
-        if self.restarting:
-            return "restarting"
-        if not self.mailbox.senders:
-            return "draining"
-        return "running" if self.ready else "starting"
-
-    @property
-    def draining(self) -> bool:
-        """True once it was asked to drain, or to stop."""
-        return not self.mailbox.senders
-
-    @property
-    def ended(self) -> bool:
-        """True once everybody can see that it has ended."""
-        return self.down is not None
-
-    @property
-    def awaits_start(self) -> bool:
-        """True while it waits to be started again."""
-        return self.restarting and self.stop_reason is None
-
-    def grace_s(self) -> float:
-        """Return how long it may take to end when it is stopped."""
-        return self.supervisor.grace_of(self.spec)
-
-    @property
-    def parts(self) -> Parts:
-        """What this incarnation has beside its body."""
-        if self._parts is None:
-            self._parts = Parts(self)
-        return self._parts
-
-    def gone(self) -> ActorGone:
-        """Return a new error for one who is turned away, or was not answered."""
-        if self.down is not None:
-            reason = self.down.reason
-        elif self.stop_reason is not None:
-            reason = self.stop_reason
-        else:
-            reason = "draining" if self.draining else "crashed" if self.error is not None else "restarting"
-        return ActorGone(self.name, reason, self.error)
-
-    def refused(self, message: object) -> None:
-        """A message that was told was not accepted."""
-        if self.down is not None:
-            self.system.count_rejected_by_ended()
-        if self.down is None and not self.draining:
-            reason = "its mailbox is full"
-        else:
-            reason = self.gone().reason
-        self.system.dead_letters.add(self.name, message, Lost.REJECTED, reason)
-
-    # What its mailbox and its asks report.
-
-    def lost(self, message: object, how: Lost) -> None:
-        """A message was accepted and will not be handled."""
-        if how is Lost.DROPPED:
-            reply_of(message).end(MessageDropped(self.name))
-            reason = "dropped for a newer message"
-        else:
-            reason = "its asker has gone"
-        self.system.dead_letters.add(self.name, message, how, reason)
-
-    def ask_given_up(self) -> None:
-        """An asker has gone; its message may still be queued."""
-        self.mailbox.abandoned += 1
-
-    def ask_late(self) -> None:
-        """An answer came for an asker that has gone."""
-        self.system.count_late_reply()
-
-    def ask_timeout(self, within: float) -> AskTimeout:
-        """The time of an ask has run out."""
-        return AskTimeout(self.name, within, len(self.mailbox), self.handling_kind)
-
-    def withdraw(self, task: Task, error: Exception) -> bool:
-        """Wake an asker that waits for room."""
-        return self.mailbox.withdraw(task, error)
-
-    def add_watcher(self, watcher: "Actor[Any]", to: Callable[[Down], Any] | None) -> None:
-        """Another actor wants to know of the end."""
-        if self._watchers is None:
-            self._watchers = {}
-        self._watchers[watcher] = to
-
-    def remove_watcher(self, watcher: "Actor[Any]") -> None:
-        """It does not, any more."""
-        if self._watchers is not None:
-            self._watchers.pop(watcher, None)
-            self._watchers = self._watchers or None
+    __slots__ = ()
 
     # Start, stop, end.
 
@@ -224,7 +52,7 @@ class Actor(Generic[M]):
         assert self.spec is not None
         run = self._run_with_nursery if self.spec.own_nursery else self._run
         # Not in the spawner's context: a restart has no spawner, and a request's variables are not the actor's.
-        self.system.context.run(nursery.start_soon, run, name=f"actor {self.path}")
+        self.system.context.run(lambda: nursery.start_soon(run, name=f"actor {self.path}"))
 
         def abort(_: RaiseCancelT) -> Abort:
             self._starter = None
@@ -258,7 +86,7 @@ class Actor(Generic[M]):
         if self._starter is not None:
             reschedule(self._starter)
             self._starter = None
-        self.supervisor.child_ready(self)
+        self.supervisor.judge.ready(self)
 
     def drain(self) -> None:
         """Accept nothing more; the body ends when the queue is empty."""
@@ -412,12 +240,12 @@ class Actor(Generic[M]):
             return False  # the spawner gets what was raised, so nobody logs it
         if interrupted is not None and stays:
             if crash is not None:
-                self.supervisor.report_crash(self, crash, 0.0)
-            self.supervisor.child_down(self)
+                self.supervisor.judge.report(self, crash, 0.0)
+            self.supervisor.judge.down(self)
         elif crash is not None:
-            stays = self.supervisor.judge_crash(self, crash)
+            stays = self.supervisor.judge.crashed(self, crash)
         else:
-            stays = stays and self.supervisor.judge_return(self)
+            stays = stays and self.supervisor.judge.returned(self)
         self.current = None
         if stays:
             self._prepare_restart()
@@ -467,7 +295,7 @@ class Actor(Generic[M]):
         if self.stop_reason is not None:
             kind = self._stop_kind
         self.current = None
-        self.waits_for = None
+        waits.end(self)
         spec, self.spec = self.spec, None  # a handle that is kept must not keep what the actor worked with
         if spec is not None and spec.on_end is not None:
             spec.on_end()
@@ -498,7 +326,7 @@ class Actor(Generic[M]):
         """An actor that this one watches has ended."""
         self.parts.watching.pop(other, None)
         try:
-            notice = down if to is None else to(down)
+            notice: Any = down if to is None else to(down)
         except Exception as error:
             self.parts.failure = error
             self.interrupt("the watch raised")

@@ -39,8 +39,8 @@ class Contents(Account[M]):
             self.rejected += 1
             return False
         self.accepted += 1
-        if self._receiver is not None:
-            self._hand_over(self._receiver, message)
+        if self.receiver is not None:
+            self._hand_over(self.receiver, message)
         else:
             self._append_own(message)
             self._note_peak()
@@ -53,14 +53,14 @@ class Contents(Account[M]):
             self.rejected += 1
             return False
         self.accepted += 1
-        if self._receiver is not None:
-            self._hand_over(self._receiver, message)
+        if self.receiver is not None:
+            self._hand_over(self.receiver, message)
             return True
         lanes = self._rare()
         if lanes.system is None:
             lanes.system = deque()
         lanes.system.append(message)
-        self._look = True
+        self.look = True
         self._note_peak()
         return True
 
@@ -75,7 +75,7 @@ class Contents(Account[M]):
         Raises:
             RuntimeError: None is expected.
         """
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is None or not lanes.expected:
             raise RuntimeError("expect_less() was called more often than expect_more()")
         lanes.expected -= 1
@@ -83,8 +83,8 @@ class Contents(Account[M]):
 
     def _end_if_drained(self) -> None:
         # A receiver that waits has seen that all is empty.
-        if self._receiver is not None and not self.senders and not self.expected:
-            receiver, self._receiver = self._receiver, None
+        if self.receiver is not None and not self.senders and not self.expected:
+            receiver, self.receiver = self.receiver, None
             reschedule(receiver, outcome.Error(trio.EndOfChannel()))
 
     # Messages aside.
@@ -115,12 +115,12 @@ class Contents(Account[M]):
     @enable_ki_protection
     def unstash(self) -> None:
         """Put all that was put aside before the queue, in the order in which it was."""
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is None or not lanes.stash:
             return
         stash, lanes.stash = lanes.stash, None
-        if self._receiver is not None:  # so another task of the receiver calls this
-            self._hand_over(self._receiver, stash.popleft())
+        if self.receiver is not None:  # so another task of the receiver calls this
+            self._hand_over(self.receiver, stash.popleft())
         if stash:
             self._made_queue().extendleft(reversed(stash))
             self._note_peak()
@@ -135,9 +135,9 @@ class Contents(Account[M]):
             return
         self._note_peak()
         before = self.total
-        if self._queue:
+        if self.queue:
             self._remove(gone)
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is not None:
             lanes.system = without(lanes.system, gone) if lanes.system else None
             lanes.stash = without(lanes.stash, gone) if lanes.stash else None
@@ -153,31 +153,31 @@ class Contents(Account[M]):
 
         While it is 0, receiving costs nothing more. It is 0 again when what was queued has been looked at.
         """
-        return self._lanes.abandoned if self._lanes is not None else 0
+        return self.lanes.abandoned if self.lanes is not None else 0
 
     @abandoned.setter
     def abandoned(self, askers: int) -> None:
-        if self._queue:
+        if self.queue:
             lanes = self._rare()
             lanes.abandoned = askers
-            lanes.unchecked = len(self._queue)
-            self._look = True
+            lanes.unchecked = len(self.queue)
+            self.look = True
 
     @enable_ki_protection
     def skip_expired(self) -> None:
         """Take the requests that nobody waits for any more off the front of the queue."""
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is None or not lanes.abandoned:
             return
         self._note_peak()
-        while self._queue and lanes.unchecked > 0 and is_expired(self._queue[0]):
-            message = self._queue.popleft()
+        while self.queue and lanes.unchecked > 0 and is_expired(self.queue[0]):
+            message = self.queue.popleft()
             lanes.unchecked -= 1
             lanes.expired += 1
             self._refill(lanes)
             if self._losses is not None:
                 self._losses.lost(message, Lost.EXPIRED)
-        if not self._queue or lanes.unchecked <= 0:
+        if not self.queue or lanes.unchecked <= 0:
             lanes.abandoned = 0
 
     # The steps of all of these.
@@ -185,13 +185,13 @@ class Contents(Account[M]):
     def _hand_over(self, receiver: Task, message: M) -> None:
         # Not queued: once rescheduled, a task cannot be cancelled out of this wait, so a deadline in the same tick
         # loses nothing (test_a_receive_that_times_out_loses_no_item_a01).
-        self._receiver = None
+        self.receiver = None
         self.handled += 1
         reschedule(receiver, outcome.Value(message))
 
     def _refill(self, lanes: Lanes[M]) -> None:
         """Give the senders that have waited longest the places that became free."""
-        while lanes.waiting and (len(self._queue) if self._queue else 0) < self.capacity:
+        while lanes.waiting and (len(self.queue) if self.queue else 0) < self.capacity:
             task, (message, _, number) = lanes.waiting.popitem(last=False)
             self.accepted += 1
             reschedule(task)
@@ -207,9 +207,9 @@ class Contents(Account[M]):
 
     def _made_queue(self) -> deque[M]:
         """Return the queue, made if there is none."""
-        queue = self._queue
+        queue = self.queue
         if queue is None:
-            queue = self._queue = deque()
+            queue = self.queue = deque()
         return queue
 
     def _admit(self, message: M, number: int) -> None:
@@ -226,7 +226,7 @@ class Contents(Account[M]):
 
     def _remove(self, gone: Collection[int]) -> None:
         """Take the messages with these ids out of the queue."""
-        self._queue = without(self._made_queue(), gone)
+        self.queue = without(self._made_queue(), gone)
 
 
 def without(lane: deque[M], gone: Collection[int]) -> deque[M]:

@@ -68,7 +68,8 @@ class Ctx(Generic[M]):
         self._actor.mark_ready(value)
 
     def __aiter__(self) -> AsyncIterator[M]:
-        return Messages(self._actor)
+        messages: AsyncIterator[M] = Messages(self._actor)
+        return messages
 
     async def receive(self) -> M:
         """Wait for the next message. A checkpoint: unlike `async for`, it lets others run each time.
@@ -155,7 +156,7 @@ class Ctx(Generic[M]):
             name: For logs; by default the function's.
         """
         parts = self._actor.parts
-        task = ChildTask(parts, call_later(fn, args), result, error, name or getattr(fn, "__name__", "task"))
+        task = ChildTask(parts, call_later(fn, args), result, error, name or str(getattr(fn, "__name__", "task")))
         parts.add_task(task)
         return task
 

@@ -166,26 +166,6 @@ class TooManyChildren(ActorError):
         return f"{self.name!r} has all the {self.limit} children it may have; start one more when one has ended"
 
 
-class GaveUp(ActorError):
-    """A supervisor used up its restarts and has ended, with all its children. `__cause__` is the last crash.
-
-    Attributes:
-        name: The supervisor.
-        limit: How many restarts it had.
-        window_s: In how many seconds.
-    """
-
-    def __init__(self, name: str, limit: int, window_s: float) -> None:
-        super().__init__(name, limit, window_s)
-        self.name = name
-        self.limit = limit
-        self.window_s = window_s
-
-    def __str__(self) -> str:
-        restarts = "restart" if self.limit == 1 else "restarts"
-        return f"{self.name!r} gave up after {self.limit} {restarts} in {self.window_s:g} s"
-
-
 def own_part(
     error: BaseException, *, cancelled: bool
 ) -> tuple[BaseException | None, BaseException | None]:

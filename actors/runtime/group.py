@@ -89,7 +89,7 @@ class Group:
         self._overrun.discard(name)
 
     def crashed(self, name: str) -> None:
-        """A child has crashed, or has ended and shall be up: it and all that it concerns start again after a backoff."""
+        """A child has ended and shall be up: it, and all that its crash concerns, start again after a backoff."""
         names = list(self._phases)
         first = 0 if self._strategy is Strategy.ONE_FOR_ALL else names.index(name)
         self._restarting.update(names[first:])

@@ -56,15 +56,15 @@ class Mailbox(Contents[M]):
         """True if `offer` would take any message."""
         if not self.senders or not self.receivers:
             return False
-        return self._receiver is not None or (len(self._queue) if self._queue else 0) < self.capacity
+        return self.receiver is not None or (len(self.queue) if self.queue else 0) < self.capacity
 
     @enable_ki_protection
     def offer(self, message: M) -> bool:
         """Put a message in if there is room now. Never raises, no checkpoint."""
-        queue = self._queue
+        queue = self.queue
         if queue is not None:
             used = len(queue)
-            if used < self._limit:
+            if used < self.limit:
                 queue.append(message)
                 self.accepted += 1
                 return True
@@ -72,9 +72,9 @@ class Mailbox(Contents[M]):
                 self.rejected += 1
                 return False
         if self.senders and self.receivers:
-            receiver = self._receiver
+            receiver = self.receiver
             if receiver is not None:  # `_hand_over`, written out
-                self._receiver = None
+                self.receiver = None
                 self.accepted += 1
                 self.handled += 1
                 reschedule(receiver, outcome.Value(message))
@@ -84,7 +84,7 @@ class Mailbox(Contents[M]):
                 queue.append(message)
                 self.accepted += 1
                 used = len(queue)
-                self._limit = max(self._limit, used)
+                self.limit = max(self.limit, used)
                 self._peak = max(self._peak, used)
                 return True
         self.rejected += 1
@@ -113,7 +113,7 @@ class Mailbox(Contents[M]):
         lanes = self._rare()
         lanes.waits += 1
         lanes.waiting[task] = (message, owner, lanes.waits)
-        self._look = True
+        self.look = True
 
         def abort(_: RaiseCancelT) -> Abort:
             del lanes.waiting[task]
@@ -132,7 +132,7 @@ class Mailbox(Contents[M]):
         Returns:
             False if it does not wait there.
         """
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is None or lanes.waiting.pop(task, None) is None:
             return False
         self.rejected += 1
@@ -159,8 +159,8 @@ class Mailbox(Contents[M]):
             EndOfChannel: There is none, and none will come.
             ClosedResourceError: The receiving side has been closed.
         """
-        queue = self._queue
-        if queue and not self._look:
+        queue = self.queue
+        if queue and not self.look:
             self.handled += 1
             return queue.popleft()
         return self._take_first()
@@ -168,14 +168,14 @@ class Mailbox(Contents[M]):
     @enable_ki_protection
     def poll(self, nothing: T) -> M | T:
         """Take the next message as `take` does, but return `nothing` where that raises `WouldBlock`. No checkpoint."""
-        queue = self._queue
-        if queue and not self._look:
+        queue = self.queue
+        if queue and not self.look:
             self.handled += 1
             return queue.popleft()
         return nothing if self.would_block else self._take_first()
 
     def _take_first(self) -> M:
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is None:  # then the queue was found empty
             raise self._nothing()
         if lanes.abandoned:
@@ -184,10 +184,10 @@ class Mailbox(Contents[M]):
             self._note_peak()
             self.handled += 1
             message = lanes.system.popleft()
-        elif self._queue:
+        elif self.queue:
             self.handled += 1
             lanes.unchecked -= 1
-            message = self._pop(self._queue)
+            message = self._pop(self.queue)
             self._refill(lanes)
         elif lanes.waiting:  # the size is 0
             self.accepted += 1
@@ -196,7 +196,7 @@ class Mailbox(Contents[M]):
             reschedule(task)
         else:
             raise self._nothing()
-        self._look = lanes.busy
+        self.look = lanes.busy
         return message
 
     def _nothing(self) -> Exception:
@@ -207,14 +207,14 @@ class Mailbox(Contents[M]):
     @property
     def would_block(self) -> bool:
         """`take` would raise `WouldBlock`. What has expired is skipped first."""
-        if self._queue and not self._look:
+        if self.queue and not self.look:
             return False
-        lanes = self._lanes
+        lanes = self.lanes
         if lanes is not None:
             self.skip_expired()
             if lanes.system or lanes.waiting:
                 return False
-        return not self._queue and self.receivers > 0 and (self.senders > 0 or self.expected > 0)
+        return not self.queue and self.receivers > 0 and (self.senders > 0 or self.expected > 0)
 
     @enable_ki_protection
     async def get(self) -> M:
@@ -237,15 +237,15 @@ class Mailbox(Contents[M]):
             BusyResourceError: Another task is receiving.
             EndOfChannel, ClosedResourceError: As `take` does.
         """
-        if self._receiver is not None:
+        if self.receiver is not None:
             raise trio.BusyResourceError("another task already receives from this mailbox; it has one receiver")
-        self._receiver = task or current_task()
-        self._queue = None
+        self.receiver = task or current_task()
+        self.queue = None
         # No coroutine and no closure of its own: ten thousand idle actors wait here, and each would keep them.
         return wait_task_rescheduled(self._leave)  # noqa: ASYNC105
 
     def _leave(self, _: RaiseCancelT) -> Abort:
-        self._receiver = None
+        self.receiver = None
         return Abort.SUCCEEDED
 
     # The end.
@@ -257,8 +257,8 @@ class Mailbox(Contents[M]):
         Idempotent, no checkpoint.
         """
         self.senders = 0
-        self._limit = 0
-        if self._lanes is not None:
+        self.limit = 0
+        if self.lanes is not None:
             self._turn_away(trio.ClosedResourceError("the sending side of this mailbox has been closed"))
         self._end_if_drained()
 
@@ -266,23 +266,23 @@ class Mailbox(Contents[M]):
     def close_receiving(self) -> list[M]:
         """Receive nothing more, and hand back what `queued` shows. Idempotent, no checkpoint."""
         self.receivers = 0
-        self._limit = 0
-        if self._lanes is not None:
+        self.limit = 0
+        if self.lanes is not None:
             self._turn_away(trio.BrokenResourceError("the receiver of this mailbox has gone"))
-        if self._receiver is not None:
-            reschedule(self._receiver, outcome.Error(trio.ClosedResourceError("closed while a task received from it")))
-            self._receiver = None
-        if self._lanes is None and not self._queue:
+        if self.receiver is not None:
+            reschedule(self.receiver, outcome.Error(trio.ClosedResourceError("closed while a task received from it")))
+            self.receiver = None
+        if self.lanes is None and not self.queue:
             return []
         self._note_peak()
         left = self.queued()
         self.returned += len(left)
-        self._queue = None
-        lanes = self._lanes
+        self.queue = None
+        lanes = self.lanes
         if lanes is not None:
             lanes.system = lanes.stash = None
             lanes.abandoned = lanes.kept = 0
-            self._look = False
+            self.look = False
         return left
 
     def turn_away(self, owner: object) -> None:
@@ -290,7 +290,7 @@ class Mailbox(Contents[M]):
         self._turn_away(trio.ClosedResourceError("this send channel was closed while it waited for room"), owner)
 
     def _turn_away(self, error: Exception, owner: object = None) -> None:
-        waiting = self._lanes.waiting if self._lanes is not None else None
+        waiting = self.lanes.waiting if self.lanes is not None else None
         if not waiting:
             return
         for task in [task for task, (_, through, _) in waiting.items() if owner is None or through is owner]:

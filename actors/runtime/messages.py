@@ -84,15 +84,15 @@ class QuickMessages(Generic[M]):
     async def __anext__(self) -> M:
         task: Any = self._task
         mailbox = self._mailbox
-        if mailbox._queue or mailbox._lanes is not None or not self._left or not mailbox.senders:
+        if mailbox.queue or mailbox.lanes is not None or not self._left or not mailbox.senders:
             if task._cancel_status.effectively_cancelled:
                 await checkpoint()
             if self._left and task._schedule_points == self._turns:
                 self._left -= 1
             else:
                 await self._next_burst(task)
-            queue = mailbox._queue
-            if queue and not mailbox._look:
+            queue = mailbox.queue
+            if queue and not mailbox.look:
                 # `poll`, written out: this line is where a busy actor spends its time.
                 mailbox.handled += 1
                 message = self._actor.current = queue.popleft()
@@ -108,6 +108,8 @@ class QuickMessages(Generic[M]):
         # Nothing is there. To wait lets others run, and sees a cancel, by itself.
         actor = self._actor
         actor.current = None
+        # Looked up: were it another task that has got this iterator, trio would wake the wrong one.
+        task = self._task = current_task()
         try:
             message = await mailbox.park(task)
         except trio.EndOfChannel:
@@ -123,6 +125,7 @@ class QuickMessages(Generic[M]):
         # message must let others run too (test_a_loop_for_each_message_lets_others_run).
         if self._turns < 0 or self._turns == task._schedule_points:
             await _begin(self._actor)
+            task = self._task = current_task()
         self._turns = task._schedule_points
         self._left = BURST - 1
         self._actor.since = self._now()
@@ -149,4 +152,4 @@ def _trio_has_them() -> bool:
     )  # fmt: skip
 
 
-Messages = QuickMessages if _trio_has_them() else PlainMessages
+Messages: type[PlainMessages[Any]] | type[QuickMessages[Any]] = QuickMessages if _trio_has_them() else PlainMessages

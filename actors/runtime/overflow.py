@@ -114,7 +114,7 @@ class DropOldestMailbox(RejectMailbox[M]):
     @enable_ki_protection
     def offer(self, message: M) -> bool:
         """Put a message in, if need be in exchange for the oldest. Never raises, no checkpoint."""
-        queue = self._queue
+        queue = self.queue
         if queue is None or len(queue) < self.capacity or not self.senders or not self.receivers:
             return super().offer(message)
         place = self._oldest()
@@ -131,7 +131,7 @@ class DropOldestMailbox(RejectMailbox[M]):
     def _oldest(self) -> int | None:
         if not self.capacity:
             return None
-        for place, message in enumerate(self._queue or ()):
+        for place, message in enumerate(self.queue or ()):
             if type(message) is not _Kept:
                 return place
         return None
@@ -139,7 +139,7 @@ class DropOldestMailbox(RejectMailbox[M]):
     def _append_own(self, message: M) -> None:
         super()._append_own(cast(M, _Kept(message)))
         self._rare().kept += 1
-        self._look = True
+        self.look = True
 
     def _pop(self, queue: deque[M]) -> M:
         message = queue.popleft()
@@ -149,11 +149,11 @@ class DropOldestMailbox(RejectMailbox[M]):
         return cast("_Kept[M]", message).message
 
     def _in_queue(self) -> list[M]:
-        return [_bare(message) for message in self._queue or ()]
+        return [_bare(message) for message in self.queue or ()]
 
     def _remove(self, gone: Collection[int]) -> None:
-        kept = deque(message for message in self._queue or () if id(_bare(message)) not in gone)
-        self._queue = kept
+        kept = deque(message for message in self.queue or () if id(_bare(message)) not in gone)
+        self.queue = kept
         self._rare().kept = sum(type(message) is _Kept for message in kept)
 
 
@@ -183,7 +183,7 @@ class LatestMailbox(Mailbox[M]):
         key = self._key_of(message)
         if key is None:
             return self._offer_plain(message)
-        waited = self._lanes.waits if self._lanes is not None else 0
+        waited = self.lanes.waits if self.lanes is not None else 0
         if self._is_queued(key) and self.senders:
             self.accepted += 1
             self._drop(self._keyed().replace(key, message, waited))
@@ -191,17 +191,17 @@ class LatestMailbox(Mailbox[M]):
         if not self._offer_plain(message):
             return False
         # Handed over, it is in no queue: a receiver that waits has let that go.
-        if self._queue is not None:
+        if self.queue is not None:
             self._keyed().mark_last(key, waited)
         return True
 
     def _offer_plain(self, message: M) -> bool:
         taken = super().offer(message)
-        self._limit = 0  # no short cut into the queue: each message has its key looked at
+        self.limit = 0  # no short cut into the queue: each message has its key looked at
         return taken
 
     def _is_queued(self, key: Hashable) -> bool:
-        return bool(self._queue) and self._keyed().waited_before(key) is not None
+        return bool(self.queue) and self._keyed().waited_before(key) is not None
 
     def _key_of(self, message: M) -> Hashable | None:
         try:
@@ -225,9 +225,9 @@ class LatestMailbox(Mailbox[M]):
         return cast("KeyedQueue[M]", self._made_queue())
 
     def _made_queue(self) -> deque[M]:
-        if self._queue is None:
-            self._queue = KeyedQueue()
-        return self._queue
+        if self.queue is None:
+            self.queue = KeyedQueue()
+        return self.queue
 
     def _admit(self, message: M, number: int) -> None:
         key = self._key_of(message)
@@ -243,4 +243,4 @@ class LatestMailbox(Mailbox[M]):
             self._drop(queue.replace(key, message, number))
 
     def _remove(self, gone: Collection[int]) -> None:
-        self._queue = self._keyed().without(gone)
+        self.queue = self._keyed().without(gone)

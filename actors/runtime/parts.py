@@ -196,7 +196,7 @@ class Parts:
             task.cancel(f"actor {self.actor.path!r} has ended")
 
     async def finish(self) -> list[str]:
-        """End everything, and return what went wrong in the cleanup, in words. A checkpoint if there is any to wait for.
+        """End everything, and return in words what went wrong in the cleanup. A checkpoint if there is one to wait for.
 
         It is shielded: the tasks are waited for as long as they take, a hook as long as it was given.
         """

@@ -22,7 +22,7 @@ from trio.lowlevel import (
 
 from actors.runtime import waits
 from actors.runtime.errors import MailboxFull
-from actors.runtime.mailbox import MailboxStatistics
+from actors.runtime.mailbox import Mailbox, MailboxStatistics
 from actors.runtime.reply import AskOf, Replies, Reply, attach, detach
 
 if TYPE_CHECKING:
@@ -102,14 +102,14 @@ class Ref(Generic[M_contra]):
             or is ending: it is a dead letter then.
         """
         mailbox = self._mailbox
-        queue = mailbox._queue
-        if queue is not None and len(queue) < mailbox._limit:
+        queue = mailbox.queue
+        if queue is not None and len(queue) < mailbox.limit:
             queue.append(message)
             mailbox.accepted += 1
             return True
-        receiver = mailbox._receiver
+        receiver = mailbox.receiver
         if receiver is not None:
-            mailbox._receiver = None
+            mailbox.receiver = None
             mailbox.accepted += 1
             mailbox.handled += 1
             reschedule(receiver, outcome.Value(message))
@@ -151,14 +151,17 @@ class Ref(Generic[M_contra]):
         if actor.mailbox.has_room:
             actor.mailbox.offer(message)
             return
-        sender = waits.bodies.get(current_task())
-        if sender is not None:
-            waits.begin(sender, actor)
+        task = current_task()
+        sender = waits.bodies.get(task)
+        if sender is None:
+            await self._wait_for_room(message)
+            return
+        waits.check(sender, actor)
+        waits.begin(sender, actor, _Sending(self._mailbox, task))
         try:
             await self._wait_for_room(message)
         finally:
-            if sender is not None:
-                sender.waits_for = None
+            waits.end(sender)
 
     async def ask(self, message: AskOf[M_contra, R], *, within: float = math.inf) -> R:
         """Send a request, waiting for room, and wait for its answer. A checkpoint.
@@ -184,10 +187,12 @@ class Ref(Generic[M_contra]):
         task = current_task()
         asker = waits.bodies.get(task)
         if asker is not None:
-            waits.begin(asker, actor)
+            waits.check(asker, actor)
+        request = cast("Replies[R]", message)
+        slot = attach(request, actor)
+        if asker is not None:
+            waits.begin(asker, actor, slot)
         try:
-            request = cast("Replies[R]", message)
-            slot = attach(request, actor)
             if within != math.inf:
                 slot.within = within
                 wheel = actor.system.wheel
@@ -205,7 +210,7 @@ class Ref(Generic[M_contra]):
                 raise
         finally:
             if asker is not None:
-                asker.waits_for = None
+                waits.end(asker)
 
     async def _wait_to_ask(self, request: Replies[R], slot: Reply[R], task: Task) -> None:
         slot.sending(task)
@@ -252,3 +257,18 @@ class Ref(Generic[M_contra]):
     def for_runtime(self) -> "Actor[Any]":
         """Return what is behind the handle. For the runtime only."""
         return self._actor
+
+
+class _Sending:
+    """A send that waits for room."""
+
+    __slots__ = ("_mailbox", "_task")
+
+    def __init__(self, mailbox: Mailbox[Any], task: Task) -> None:
+        self._mailbox = mailbox
+        self._task = task
+
+    @property
+    def active(self) -> bool:
+        """False once it has its place."""
+        return self._mailbox.is_waiting(self._task)

@@ -64,11 +64,13 @@ class Reply(Generic[R]):
     __slots__ = ("_late", "_owner", "_result", "_sending", "_task", "active", "settled", "within")
 
     def __init__(self, owner: Asked | None = None) -> None:
+        self._late: bool
         self._owner = owner
         self._task: Task | None = None
         self._sending = False
         self.active = True
         self.settled = False
+        self.within: float
 
     @property
     def abandoned(self) -> bool:

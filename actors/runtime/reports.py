@@ -14,7 +14,7 @@ from actors.runtime.wheel import Wheel
 
 logger = logging.getLogger("actors.runtime")
 
-#: Crashes of one supervisor's children that are logged one by one in any second; what goes beyond is logged as a number.
+#: Crashes of one supervisor's children that are written out in any second; what goes beyond is logged as a number.
 MAX_LOGGED_PER_S = 20
 
 

@@ -1,27 +1,26 @@
-"""Supervisors: who owns a group of actors, and what happens when one of them ends.
+"""Supervisors: who owns a group of actors, starts them in order and stops them in the reverse order.
 
-It decides about each end once, in one synchronous step: restart after a backoff, end, or give up; and it tells that
-decision once. It must not know what actors do. It has no task that could be busy: backoffs and graces are entries of
-the system's wheel, so a child that ends while another end is being handled is handled too.
+It decides who may be started, and what the end of the supervisor itself means. What follows when a child ends is the
+judge's decision. It must not know what actors do.
 
 supervising -> stopping -> ended. One that gave up, and that its parent restarts, begins again with new children.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, TypeVarTuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, TypeVarTuple, Union
 
 import trio
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled
+from trio.lowlevel import checkpoint
 
-from actors.runtime.actor import Actor, Spec
+from actors.runtime.actor import Actor
 from actors.runtime.context import Ctx
 from actors.runtime.errors import NotAccepting, TooManyChildren
-from actors.runtime.group import Group, Start, Strategy, StrategyName
+from actors.runtime.group import Strategy, StrategyName
+from actors.runtime.judge import Judge
 from actors.runtime.overflow import Overflow
+from actors.runtime.plan import Plan, Recipe, Spec
 from actors.runtime.ref import DownKind, Ref
-from actors.runtime.reports import Crash, Reports
+from actors.runtime.reports import Crash
 from actors.runtime.restart import Backoff, Budget, BudgetName, Restart, RestartName, RestartPolicy
 from actors.runtime.stopping import StopChain
 
@@ -30,40 +29,10 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 Ts = TypeVarTuple("Ts")
-Child = Union["Actor[Any]", "Supervisor"]
-logger = logging.getLogger("actors.runtime")
+Child: TypeAlias = Union["Actor[Any]", "Supervisor"]
 
 #: How many children are stopped before other tasks run, where they stop together: 64 hold the loop for a few ms.
 _SLICE = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a supervisor is made from, and made again from where the whole of its parent is restarted.
-
-    Attributes:
-        policy: When its children are restarted.
-        strategy: Whom a crash concerns.
-        max_children: How many it may have at a time; None for any number, stopped in order.
-        stop_grace_s: How long a child may take to end, in seconds, before the next is stopped.
-        on_crash: Told of each crash of a child.
-    """
-
-    policy: RestartPolicy = RestartPolicy()
-    strategy: Strategy = Strategy.ONE_FOR_ONE
-    max_children: int | None = None
-    stop_grace_s: float = 5.0
-    on_crash: Callable[[Crash], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a child is made again: an actor's spec, or a supervisor's plan with the recipes of its children."""
-
-    name: str
-    spec: Spec | None = None
-    plan: Plan | None = None
-    children: "tuple[Recipe, ...]" = ()
 
 
 class Supervisor:
@@ -75,9 +44,9 @@ class Supervisor:
     """
 
     __slots__ = (
-        "_backoff", "_chain", "_children", "_close", "_crashed_with", "_done", "_failure", "_go", "_group", "_plan",
-        "_recipes", "_reports", "_settled", "_stop_kind", "_stop_reason", "_times", "interrupted", "name", "nursery",
-        "parent", "paused_s", "policy", "restart_times", "restarts", "system",
+        "_chain", "_children", "_close", "_done", "_failure", "_go", "_plan", "_recipes", "_stop_kind", "_stop_reason",
+        "interrupted", "judge", "name", "nursery", "parent", "paused_s", "policy", "restart_times", "restarts",
+        "system",
     )  # fmt: skip
     names_its_own: ClassVar[bool] = True
 
@@ -88,24 +57,19 @@ class Supervisor:
         self.policy = plan.policy
         self.nursery: trio.Nursery | None = None
         self.interrupted: str | None = None
-        self.restarts = 0
+        self.restarts: int = 0
         self.restart_times: tuple[float, ...] = ()
         self.paused_s = 0.0
         self._plan = plan
-        self._reports = Reports(system.wheel, name, plan.on_crash)
         self._children: dict[str, Child] = {}
-        self._group = Group(plan.strategy) if plan.strategy is not Strategy.ONE_FOR_ONE else None
-        self._settled = trio.lowlevel.ParkingLot()  # who waits until a group has been restarted
-        self._times: tuple[float, ...] = ()  # of all restarts, where they share one budget
-        self._backoff: _GroupBackoff | None = None
         self._chain: StopChain | None = None
         self._close = trio.Event()
         self._done = trio.Event()
         self._go: trio.Event | None = None
         self._stop_reason: str | None = None
         self._stop_kind = DownKind.STOPPED
-        self._crashed_with: BaseException | None = None  # restarts are used up: what to fail with, once it has ended
         self._failure: BaseException | None = None
+        self.judge = Judge(self, plan)
         self._recipes: tuple[Recipe, ...] = ()
 
     def __repr__(self) -> str:
@@ -144,7 +108,7 @@ class Supervisor:
     @property
     def state(self) -> str:
         """One word for `tree()`."""
-        if self._go is not None or (self._group is not None and self._group.restarting):
+        if self._go is not None or self.judge.restarting:
             return "restarting"
         return "stopping" if self.closing else "supervising"
 
@@ -190,7 +154,7 @@ class Supervisor:
             name = f"{getattr(body, '__name__', 'actor')}-{self.system.next_number()}"
         own = None if restart is None else Restart(restart)
         spec = Spec(body, args, mailbox_size, overflow, own_nursery, own, stop_grace_s, on_end)
-        await self._until_settled()
+        await self.judge.wait_settled()
         actor = await self._start_actor(name, spec)
         return actor.ref
 
@@ -240,13 +204,8 @@ class Supervisor:
         if not stop_grace_s > 0:
             raise ValueError(f"stop_grace_s must be above 0 s, not {stop_grace_s}")
         plan = Plan(policy, Strategy(strategy), max_children, stop_grace_s, on_crash or self.system.on_crash)
-        await self._until_settled()
+        await self.judge.wait_settled()
         return await self._start_supervisor(Recipe(name, plan=plan))
-
-    async def _until_settled(self) -> None:
-        await checkpoint_if_cancelled()
-        while self._group is not None and self._group.restarting and not self.closing:
-            await self._settled.park()
 
     def _check_room(self, name: str) -> trio.Nursery:
         above: Supervisor | None = self
@@ -269,8 +228,7 @@ class Supervisor:
             self.system.registry.release(name)
             raise
         self._children[name] = actor
-        if self._group is not None:
-            self._group.joined(name)
+        self.judge.joined(name)
         self.system.count_started()
         await actor.start(nursery)
         return actor
@@ -281,8 +239,7 @@ class Supervisor:
         supervisor = Supervisor(self.system, recipe.name, recipe.plan, self)
         supervisor._recipes = recipe.children
         self._children[recipe.name] = supervisor
-        if self._group is not None:
-            self._group.joined(recipe.name)
+        self.judge.joined(recipe.name)
         self.system.supervisors += 1
         await nursery.start(supervisor.serve)
         return supervisor
@@ -320,7 +277,7 @@ class Supervisor:
     def close(self) -> None:
         """Start nothing more; it ends with its last child. Idempotent, no checkpoint."""
         self._close.set()
-        self._settled.unpark_all()
+        self.judge.closed()
 
     def interrupt_for_restart(self, reason: str) -> None:
         """Stop every child: all of it will be started again."""
@@ -358,7 +315,7 @@ class Supervisor:
                     if self.parent is None:
                         self.system.serving.set()
                     else:
-                        self.parent.child_ready(self)
+                        self.parent.judge.ready(self)
                     await self._close.wait()
                     if self._plan.max_children is not None:
                         await self._stop_in_slices()
@@ -383,7 +340,7 @@ class Supervisor:
             except Exception as error:
                 if not self.closing:
                     self._recipes = recipes  # the next restart begins with all of them again
-                    self._give_up(error, f"child {recipe.name!r} did not start again")
+                    self.give_up(error, f"child {recipe.name!r} did not start again")
                 return
 
     async def _stop_in_slices(self) -> None:
@@ -401,8 +358,8 @@ class Supervisor:
         if self._stop_reason is not None or self.parent is None:
             return False
         if interrupted is not None:
-            self.parent.child_down(self)
-        elif failure is None or not self.parent.judge_crash(self, failure):
+            self.parent.judge.down(self)
+        elif failure is None or not self.parent.judge.crashed(self, failure):
             return False
         self.restarts += 1
         self._go = self._go or trio.Event()
@@ -417,7 +374,7 @@ class Supervisor:
         if self._stop_reason is None:
             self._close = trio.Event()
             self._chain = None
-            self._times = ()
+            self.judge.begin()
 
     @property
     def awaits_start(self) -> bool:
@@ -438,113 +395,19 @@ class Supervisor:
             self.system.supervisors -= 1
             self.parent.child_ended(self)
 
-    # What children report.
-
-    def child_ready(self, child: Child) -> None:
-        """A child has started."""
-        if self._group is not None:
-            self._group.ready(child.name)
-            self._step()
-
-    def child_down(self, child: Child) -> None:
-        """A child that was interrupted waits to be started again."""
-        assert self._group is not None
-        self._group.down(child.name)
-        self._step()
+    def child(self, name: str) -> Child | None:
+        """Return a child that has not ended."""
+        return self._children.get(name)
 
     def child_ended(self, child: Child) -> None:
         """A child has ended for good."""
         del self._children[child.name]
         if self._chain is not None:
             self._chain.child_ended(child)
-        error, self._crashed_with = self._crashed_with, None
-        if self._group is not None:
-            self._group.left(child.name)
-        if error is not None:
-            self._give_up(error, f"{self.policy.limit} restarts in {self.policy.window_s:g} s were used up")
-        elif self._group is not None:
-            self._step()
+        self.judge.ended(child)
 
-    def judge_return(self, actor: Actor[Any]) -> bool:
-        """Decide whether a body that has returned is run again."""
-        own = actor.spec.restart if actor.spec is not None else None
-        if actor.draining or not actor.published or self.closing or not self.policy.wants(own, crashed=False):
-            return False
-        try:
-            delay = self._admit(actor)
-        except Exception:
-            logger.exception("actor %r returned and is given up: its backoff raised", actor.path)
-            return False
-        if delay is None:
-            logger.error("actor %r returned and is given up after %s", actor.path, self._budget())
-            self._used_up(RuntimeError(f"actor {actor.path!r} returned and is to run for ever"))
-            return False
-        logger.info("actor %r returned; restart %d in %.3f s", actor.path, actor.restarts + 1, delay)
-        self._restart_in(actor, delay)
-        return True
-
-    def judge_crash(self, child: Child, error: BaseException) -> bool:
-        """Decide what follows a crash, and tell it once: whether the child waits for another start."""
-        if isinstance(child, Supervisor):
-            own, can = None, not self.closing
-        else:
-            own = child.spec.restart if child.spec is not None else None
-            can = child.published and child.stop_reason is None and not self.closing
-        wanted = can and self.policy.wants(own, crashed=True)
-        delay: float | None = None
-        if wanted:
-            try:
-                delay = self._admit(child)
-            except Exception as raised:
-                error.add_note(f"its backoff raised {raised!r}")
-        gave_up = wanted and delay is None
-        self.report_crash(child, error, delay, gave_up=gave_up)
-        if delay is not None:
-            self._restart_in(child, delay)
-            return True
-        if gave_up:
-            self._used_up(error)
-        elif can and isinstance(child, Supervisor):
-            self._crashed_with = error  # what a supervisor could not handle is not dropped here either
-        return False
-
-    def report_crash(
-        self, child: Child, error: BaseException, restart_in_s: float | None, *, gave_up: bool = False
-    ) -> None:
-        """Tell a crash to the log and to the hook."""
-        self.system.count_crash()
-        crash = Crash(
-            name=child.name,
-            path=child.path,
-            error=error,
-            message_kind=child.handling_kind if isinstance(child, Actor) else None,
-            restarts=child.restarts + (restart_in_s is not None),
-            restart_in_s=restart_in_s,
-            gave_up=gave_up,
-        )
-        self._reports.crashed(crash, self._budget())
-
-    def _admit(self, child: Child) -> float | None:
-        now = self.system.wheel.now()
-        shared = self.policy.budget is Budget.SUPERVISOR
-        times = self.policy.admit(self._times, now) if shared else (
-            self.policy.admit(child.restart_times, now - child.paused_s)
-        )  # fmt: skip
-        if times is None:
-            return None
-        delay = self.policy.backoff.delay_s(len(times))
-        if shared:
-            self._times = times
-        else:
-            child.restart_times = times
-        return delay
-
-    def _used_up(self, error: BaseException) -> None:
-        """A child has used up the restarts; once it has ended, that may be the end of all."""
-        if self._group is not None or self.policy.budget is Budget.SUPERVISOR:
-            self._crashed_with = error
-
-    def _give_up(self, error: BaseException, why: str) -> None:
+    def give_up(self, error: BaseException, why: str) -> None:
+        """What is wrong cannot be put right here: stop every child, and fail with this."""
         error.add_note(f"supervisor {self.path!r} gave up: {why}")
         if self.closing:
             return
@@ -554,115 +417,3 @@ class Supervisor:
         self._failure = error
         self._recipes = self._recipes or self.recipes()
         self._stop_children(f"supervisor {self.path!r} gave up")
-
-    # Restarts.
-
-    def _restart_in(self, child: Child, delay: float) -> None:
-        wheel = self.system.wheel
-        if self._group is None:
-            wheel.add(_Backoff(child), wheel.now() + delay)
-            return
-        self._group.crashed(child.name)
-        if self._backoff is not None:
-            self._backoff.cancel()
-        self._backoff = _GroupBackoff(self._backoff_over)
-        wheel.add(self._backoff, wheel.now() + delay)
-        self._step()
-
-    def _backoff_over(self) -> None:
-        assert self._group is not None
-        self._backoff = None
-        self._group.backoff_over()
-        self._step()
-
-    def _step(self) -> None:
-        """Carry out what the restart of a group asks for."""
-        group = self._group
-        assert group is not None
-        while not self.closing and (step := group.next_step()) is not None:
-            child = self._children[step.name]
-            if isinstance(step, Start):
-                child.go()
-            else:
-                self._stop_for_restart(child)
-        if not group.restarting:
-            self._settled.unpark_all()
-
-    def _stop_for_restart(self, child: Child) -> None:
-        reason = f"supervisor {self.path!r} restarts its children"
-        spec = child.spec if isinstance(child, Actor) else None
-        if spec is not None and (spec.restart or self.policy.restart) is Restart.TEMPORARY:
-            child.stop(reason)
-        else:
-            child.interrupt_for_restart(reason)
-        wheel = self.system.wheel
-        wheel.add(_Grace(self, child), wheel.now() + child.grace_s())
-
-    def stopping_for_restart(self, child: Child) -> bool:
-        """Return whether a child is being stopped, to be started again."""
-        group = self._group
-        return group is not None and self._children.get(child.name) is child and group.stopping(child.name)
-
-    def overran(self, child: Child) -> None:
-        """A child that is stopped for a restart has used up its grace: the others are stopped meanwhile."""
-        logger.warning("actor %r has not ended %g s after it was stopped to be restarted", child.path, child.grace_s())
-        assert self._group is not None
-        self._group.overran(child.name)
-        self._step()
-
-    def _budget(self) -> str:
-        return f"{self.policy.limit} restarts in {self.policy.window_s:g} s"
-
-
-class _Backoff:
-    """On the wheel: a child's next start."""
-
-    __slots__ = ("_child",)
-
-    def __init__(self, child: Child) -> None:
-        self._child = child
-
-    @property
-    def active(self) -> bool:
-        return self._child.awaits_start
-
-    def due(self) -> None:
-        self._child.go()
-
-
-class _Grace:
-    """On the wheel: how long a child may take to end before the others of its group are stopped."""
-
-    __slots__ = ("_child", "_supervisor")
-
-    def __init__(self, supervisor: Supervisor, child: Child) -> None:
-        self._supervisor = supervisor
-        self._child = child
-
-    @property
-    def active(self) -> bool:
-        return self._supervisor.stopping_for_restart(self._child)
-
-    def due(self) -> None:
-        self._supervisor.overran(self._child)
-
-
-class _GroupBackoff:
-    """On the wheel: when a group may start again."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
-
-    @property
-    def active(self) -> bool:
-        return self._call is not None
-
-    def cancel(self) -> None:
-        self._call = None
-
-    def due(self) -> None:
-        call, self._call = self._call, None
-        if call is not None:
-            call()

@@ -11,7 +11,6 @@ import contextvars
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 import trio
@@ -22,56 +21,23 @@ from actors.runtime.actor import Actor
 from actors.runtime.context import Ctx
 from actors.runtime.deadletters import DeadLetters
 from actors.runtime.errors import unwrap
+from actors.runtime.figures import SystemStatistics, Totals
 from actors.runtime.group import Strategy, StrategyName
-from actors.runtime.mailbox import Mailbox
 from actors.runtime.overflow import Overflow
+from actors.runtime.plan import Plan
 from actors.runtime.ref import Down, DownKind, Ref
 from actors.runtime.registry import Registry
 from actors.runtime.reports import Crash
-from actors.runtime.restart import Backoff, Budget, BudgetName, Restart, RestartName
-from actors.runtime.supervisor import Child, Plan, Supervisor
+from actors.runtime.restart import Backoff, Budget, BudgetName, Restart, RestartName, RestartPolicy
+from actors.runtime.supervisor import Supervisor
 from actors.runtime.threads import Threads, default_threads
 from actors.runtime.tree import Node
+from actors.runtime.walk import actors_of, node_of
 from actors.runtime.wheel import Wheel
 
 M = TypeVar("M")
 Ts = TypeVarTuple("Ts")
 logger = logging.getLogger("actors.runtime")
-
-
-@dataclass(frozen=True, slots=True)
-class SystemStatistics:
-    """Counts of one system since it was opened; `actors`, `supervisors` and `queued` are of this moment.
-
-    At every moment `sent == rejected + accepted` and `accepted == handled + expired + dropped + returned + queued`.
-
-    Attributes:
-        sent: Messages that somebody tried to send, and the try has ended.
-        accepted: Messages that are or were in a mailbox.
-        rejected: Messages not accepted: no room for a tell, or the actor had ended, or the sender was cancelled.
-        handled: Messages that an actor took.
-        expired: Requests that were skipped, as their asker had gone.
-        dropped: Messages that the overflow policy of their mailbox gave up for newer ones.
-        returned: Messages that were accepted and not handled, because the actor ended or crashed.
-        queued: Messages in mailboxes and stashes.
-        late_replies: Answers whose asker had gone.
-    """
-
-    actors: int
-    supervisors: int
-    started: int
-    ended: int
-    crashes: int
-    restarts: int
-    sent: int
-    accepted: int
-    rejected: int
-    handled: int
-    expired: int
-    dropped: int
-    returned: int
-    queued: int
-    late_replies: int
 
 
 class System:
@@ -107,12 +73,12 @@ class System:
         self.sends = 0
         self.supervisors = 0
         self._on_down = on_down
-        self._root = Supervisor(self, name, Plan(stop_grace_s=grace_s, on_crash=on_crash))
+        self._root = Supervisor(self, name, Plan(RestartPolicy(), stop_grace_s=grace_s, on_crash=on_crash))
         self._block: trio.Nursery | None = None
         self.serving = trio.Event()
         self._failed = False
         self._started = self._ended = self._crashes = self._restarts = self._late_replies = self._numbers = 0
-        self._past = _Totals()
+        self._past = Totals()
 
     def __repr__(self) -> str:
         return f"<System {self.name!r} of {self._started - self._ended} actors>"
@@ -175,11 +141,11 @@ class System:
 
     def tree(self) -> Node:
         """Return what lives now, as data; as text with `str()`. Works while actors hang; no checkpoint."""
-        return _node(self._root, self.wheel.stamp())
+        return node_of(self._root, self.wheel.stamp())
 
     def statistics(self) -> SystemStatistics:
         """Return the counts. No checkpoint; it asks every actor that lives."""
-        totals = _Totals()
+        totals = Totals()
         totals.add(self._past)
         for actor in self.actors():
             totals.add(actor.mailbox)
@@ -204,7 +170,7 @@ class System:
 
     def actors(self) -> list[Actor[Any]]:
         """Return the actors that have not ended. For the runtime and its test kit."""
-        return _actors_of(self._root)
+        return actors_of(self._root)
 
     # What the parts of the runtime report.
 
@@ -264,7 +230,7 @@ class System:
                     nursery.cancel_scope.cancel(reason="every actor has ended")
             return
         except BaseExceptionGroup as group:  # what ends a process: SystemExit, KeyboardInterrupt
-            error = unwrap(cast("BaseExceptionGroup[BaseException]", group))
+            error = unwrap(group)
         raise error
 
     def close(self, *, failed: bool) -> None:
@@ -312,53 +278,6 @@ class _Stragglers:
 
     def due(self) -> None:
         self._system.report_stragglers()
-
-
-class _Totals:
-    """Sums over mailboxes."""
-
-    __slots__ = ("accepted", "dropped", "expired", "handled", "queued", "rejected", "returned")
-
-    def __init__(self) -> None:
-        self.accepted = self.rejected = self.handled = self.expired = self.dropped = self.returned = self.queued = 0
-
-    def add(self, one: "Mailbox[Any] | _Totals") -> None:
-        self.accepted += one.accepted
-        self.rejected += one.rejected
-        self.handled += one.handled
-        self.expired += one.expired
-        self.dropped += one.dropped
-        self.returned += one.returned
-
-
-def _actors_of(supervisor: Supervisor) -> list[Actor[Any]]:
-    found: list[Actor[Any]] = []
-    todo: list[Child] = [supervisor]
-    while todo:
-        child = todo.pop()
-        if isinstance(child, Actor):
-            found.append(child)
-        else:
-            todo.extend(reversed(child.members()))
-    return found
-
-
-def _node(child: Child, now: float) -> Node:
-    if isinstance(child, Supervisor):
-        children = tuple(_node(each, now) for each in child.members())
-        return Node(child.name, child.state, children=children, restarts=child.restarts)
-    statistics = child.mailbox.statistics()
-    return Node(
-        child.name,
-        child.state,
-        depth=len(child.mailbox),
-        peak=statistics.peak_buffer_used,
-        handling=child.handling_kind,
-        handling_s=None if child.current is None else max(0.0, now - child.since),
-        asks=len(child.asks),
-        restarts=child.restarts,
-        waits_for=None if child.waits_for is None else child.waits_for.name,
-    )
 
 
 async def _raise(error: BaseException) -> None:

@@ -12,11 +12,21 @@ from trio.lowlevel import Task, current_task
 from actors.runtime.errors import AskCycle
 
 
+class Wait(Protocol):
+    """One wait for another actor: an ask that is not answered, or a send that has no room."""
+
+    @property
+    def active(self) -> bool:
+        """False once it is over, even if the task that waited has not run since."""
+        ...
+
+
 class Waiter(Protocol):
     """An actor, as far as this module sees it."""
 
     name: str
     waits_for: "Waiter | None"
+    wait: Wait | None
     receives_elsewhere: bool  # its messages are taken by another task than the one that runs its body
 
 
@@ -34,24 +44,37 @@ def leave() -> None:
     bodies.pop(current_task(), None)
 
 
-def begin(waiter: Waiter, target: Waiter) -> None:
-    """Note that a body will wait for `target`; at the end of the wait, set `waiter.waits_for` to None.
+def check(waiter: Waiter, target: Waiter) -> None:
+    """See whether a body may wait for `target`.
 
     Raises:
         AskCycle: `target` waits, perhaps through others, for the one that would wait for it.
     """
-    if (waiter is target or target.waits_for is not None) and not waiter.receives_elsewhere:
-        _check(waiter, target)
-    waiter.waits_for = target
-
-
-def _check(waiter: Waiter, target: Waiter) -> None:
+    if waiter.receives_elsewhere or (waiter is not target and target.waits_for is None):
+        return
     path = [waiter.name]
     seen: Waiter | None = target
     while seen is not None:
         path.append(seen.name)
         if seen is waiter:
             raise AskCycle(tuple(path))
-        if seen.receives_elsewhere:
-            return
-        seen = seen.waits_for
+        seen = waited_for(seen)
+
+
+def waited_for(waiter: Waiter) -> Waiter | None:
+    """Return whom a body waits for now; None also if another task of the actor takes its messages meanwhile."""
+    if waiter.wait is None or not waiter.wait.active or waiter.receives_elsewhere:
+        return None
+    return waiter.waits_for
+
+
+def begin(waiter: Waiter, target: Waiter, wait: Wait) -> None:
+    """Note that a body waits, after `check`."""
+    waiter.waits_for = target
+    waiter.wait = wait
+
+
+def end(waiter: Waiter) -> None:
+    """Note that it waits no more."""
+    waiter.waits_for = None
+    waiter.wait = None

@@ -50,8 +50,8 @@ class Wheel:
         clock = trio.lowlevel.current_clock()
         #: The clock, in seconds, as `trio.current_time` reads it.
         self.now = clock.current_time
-        #: The same for differences only: it may begin elsewhere. trio's own clock adds a number to this one, and an actor
-        #: looks at it with each message that wakes it.
+        #: The same for differences only, as it may begin elsewhere: each message that wakes an actor looks at it, and
+        #: trio's own clock is this one with a number added.
         self.stamp = time.perf_counter if type(clock).__module__.startswith("trio._core") else clock.current_time
 
     def __len__(self) -> int:

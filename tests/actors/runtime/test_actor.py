@@ -301,5 +301,5 @@ async def test_an_idle_actor_is_small() -> None:
         actor = ref._actor
         for thing in (ref, actor, actor.mailbox, actor.spec):
             assert not hasattr(thing, "__dict__")
-        made_when_needed = (actor._done, actor._parts, actor._watchers, actor.mailbox._queue, actor.mailbox._lanes)
+        made_when_needed = (actor._done, actor._parts, actor._watchers, actor.mailbox.queue, actor.mailbox.lanes)
         assert made_when_needed == (None,) * 5

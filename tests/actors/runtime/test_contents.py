@@ -332,7 +332,7 @@ def test_an_asker_that_goes_when_nothing_is_queued_costs_nothing() -> None:
     assert owner.mailbox.take() is question
     question.reply.give_up()
     assert owner.mailbox.abandoned == 0
-    assert owner.mailbox._lanes is None
+    assert owner.mailbox.lanes is None
 
 
 def test_a_request_whose_asker_goes_while_it_is_put_aside_is_skipped_when_it_comes_back() -> None:

@@ -8,7 +8,6 @@ from actors.runtime.errors import (
     ActorGone,
     AskCycle,
     AskTimeout,
-    GaveUp,
     MailboxFull,
     MessageDropped,
     NameTaken,
@@ -63,8 +62,6 @@ from actors.runtime.errors import (
             TooManyChildren("pool", 8),
             "'pool' has all the 8 children it may have; start one more when one has ended",
         ),
-        (GaveUp("sup", 3, 10.0), "'sup' gave up after 3 restarts in 10 s"),
-        (GaveUp("sup", 1, 0.5), "'sup' gave up after 1 restart in 0.5 s"),
     ],
 )
 def test_an_error_says_who_and_what_and_can_be_pickled(error: ActorError, text: str) -> None:
@@ -81,10 +78,9 @@ def test_a_gone_actor_carries_its_crash_as_the_cause() -> None:
 def test_an_error_can_be_read_by_its_attributes() -> None:
     assert MailboxFull("a").name == MessageDropped("a").name == "a"
     assert (MailboxFull().name, AskCycle(("a", "a")).path) == ("", ("a", "a"))
-    stash, children, gave_up = StashFull("a", 1), TooManyChildren("b", 2), GaveUp("c", 3, 4.0)
+    stash, children = StashFull("a", 1), TooManyChildren("b", 2)
     assert (stash.name, stash.limit) == ("a", 1)
     assert (children.name, children.limit) == ("b", 2)
-    assert (gave_up.name, gave_up.limit, gave_up.window_s) == ("c", 3, 4.0)
 
 
 def test_an_ask_timeout_is_a_too_slow_error() -> None:

@@ -58,12 +58,12 @@ def test_offers_to_a_stalled_mailbox_take_no_memory_and_each_is_counted_r16() ->
 
 def test_an_idle_mailbox_has_no_queues() -> None:
     mailbox: Mailbox[int] = Mailbox(64)
-    assert mailbox._queue is None
-    assert mailbox._lanes is None
+    assert mailbox.queue is None
+    assert mailbox.lanes is None
     mailbox.offer(1)
     mailbox.take()
     assert mailbox.would_block
-    assert mailbox._lanes is None
+    assert mailbox.lanes is None
 
 
 def test_poll_is_take_without_the_error_of_an_empty_mailbox() -> None:
@@ -86,13 +86,13 @@ async def test_waiting_for_a_message_lets_the_empty_queue_go() -> None:
     mailbox: Mailbox[int] = Mailbox(64)
     mailbox.offer(1)
     assert await mailbox.get() == 1
-    assert mailbox._queue is not None
+    assert mailbox.queue is not None
     with trio.move_on_after(0):
         await mailbox.get()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(mailbox.get)
         await wait_all_tasks_blocked()
-        assert mailbox._queue is None
+        assert mailbox.queue is None
         mailbox.offer(2)
 
 

@@ -226,7 +226,7 @@ def test_when_the_receivers_own_messages_have_left_receiving_is_as_cheap_as_befo
     assert mailbox.take() == "own one"
     mailbox.hand_back(["own two"])
     assert mailbox.take() == "a1"
-    assert not mailbox._look
+    assert not mailbox.look
     assert mailbox.take() == "a2"
     assert balanced(mailbox)
 

@@ -1,3 +1,4 @@
+import math
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -8,7 +9,24 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.runtime import ActorGone, AskTimeout, Ctx, Down, DownKind, Ref, Replies, Reply, System, open_system
+from actors.runtime import (
+    ActorGone,
+    AskCycle,
+    AskTimeout,
+    Ctx,
+    DeadLetter,
+    Down,
+    DownKind,
+    Lost,
+    MailboxFull,
+    MessageDropped,
+    Ref,
+    Replies,
+    Reply,
+    System,
+    open_system,
+)
+from actors.testing import seeds
 
 
 @dataclass
@@ -360,3 +378,369 @@ async def test_an_asker_that_is_cancelled_while_it_waits_for_room_leaves_nothing
             nursery.cancel_scope.cancel()
         assert len(ref._actor.asks) == 0
         assert ref.statistics().tasks_waiting_send == 0
+
+
+# Deadlines of asks.
+
+
+@pytest.mark.parametrize("within", [0, -1, 0.5])
+async def test_an_ask_ends_at_its_deadline_and_leaves_nothing_on_the_wheel(
+    within: float, autojump_clock: MockClock
+) -> None:
+    async with running() as (system, ref, _):
+        with pytest.raises(AskTimeout):
+            await ref.ask(Hold(), within=within)
+        assert trio.current_time() == max(within, 0)
+        assert (len(ref._actor.asks), len(system.wheel)) == (0, 0)
+        assert await ref.ask(Add(1), within=5) == 1
+        assert len(system.wheel) == 0  # an answer takes the deadline with it
+        assert trio.current_time() == max(within, 0)
+        assert await ref.ask(Add(1), within=math.inf) == 2
+
+
+@seeds(30)
+async def test_an_answer_in_the_instant_of_the_deadline_is_the_answer_or_late() -> None:
+    """Which one is a matter of order; both are told, and never a third."""
+
+    async def slow(ctx: Ctx[Add]) -> None:
+        async for message in ctx:
+            await trio.sleep(1)
+            sent.append(message.reply.send(message.n))
+
+    sent: list[bool] = []
+    async with open_system() as system:
+        ref = await system.spawn(slow)
+        answers: list[int] = []
+        for n in range(5):
+            try:
+                answers.append(await ref.ask(Add(n), within=1))
+            except AskTimeout:
+                answers.append(-1)
+            await trio.sleep(1)
+        assert [answer >= 0 for answer in answers] == sent
+        assert all(answer in (n, -1) for n, answer in enumerate(answers))
+        assert system.statistics().late_replies == answers.count(-1)
+        assert ref.for_runtime().asks == {}
+
+
+@seeds(30)
+async def test_an_ask_that_gets_its_place_in_the_instant_of_its_deadline_is_not_handled() -> None:
+    seen: list[int] = []
+
+    async def slow(ctx: Ctx[Add]) -> None:
+        async for message in ctx:
+            seen.append(message.n)
+            await trio.sleep(1)
+
+    async with open_system() as system:
+        ref = await system.spawn(slow, mailbox_size=1)
+        await wait_all_tasks_blocked()
+        ref.tell(Add(1))
+        ref.tell(Add(2))
+        message = Add(3)
+        with pytest.raises(AskTimeout, match=r"^actor '\S+' did not answer within 1 s: handling Add, [01] queued$"):
+            await ref.ask(message, within=1)
+        assert trio.current_time() == 1
+        await trio.sleep(10)
+        now = ref.statistics()
+        assert (seen, now.handled) == ([1, 2], 2)
+        assert (now.rejected + now.expired, now.sent, now.tasks_waiting_send) == (1, 3, 0)
+        assert ref.for_runtime().asks == {}
+        assert len(system.wheel) == 0
+
+
+async def test_a_place_that_was_given_before_the_deadline_is_noticed_ends_the_ask_in_time(
+    mock_clock: MockClock,
+) -> None:
+    """The asker has its place and has not run since, when its time runs out."""
+    results: list[str] = []
+    async with running(mailbox_size=1) as (_, ref, log):
+        ref.tell(Sleep(5))
+        await wait_all_tasks_blocked()
+        ref.tell(Add(1))
+
+        async def ask() -> None:
+            with pytest.raises(AskTimeout) as caught:
+                await ref.ask(Add(2), within=1)
+            results.append(str(caught.value))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked()
+            actor = ref.for_runtime()
+            assert actor.mailbox.take() == Add(1)  # the asker moves up
+            (slot,) = actor.asks
+            slot.due()
+        assert results == ["actor 'w' did not answer within 1 s: handling Sleep, 1 queued"]
+        mock_clock.jump(5)
+        await wait_all_tasks_blocked()
+        assert log == [Sleep(5)]
+        assert ref.statistics().expired == 1
+
+
+async def test_an_answer_that_comes_before_the_asker_noticed_its_place_is_the_answer() -> None:
+    results: list[object] = []
+    async with running(mailbox_size=1) as (_, ref, _):
+        ref.tell(Sleep(5))
+        await wait_all_tasks_blocked()
+        ref.tell(Add(1))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ends_with, ref, Add(2), results)
+            await wait_all_tasks_blocked()
+            mailbox = ref.for_runtime().mailbox
+            mailbox.take()
+            request = mailbox.take()
+            assert isinstance(request, Add)
+            assert request.reply.send(42)
+        assert results == [42]
+        ref.stop()
+
+
+# Requests that nobody waits for.
+
+
+@dataclass
+class Insist(Replies[int]):
+    handle_abandoned = True
+
+
+async def test_asks_whose_asker_has_gone_are_skipped_and_counted_r2(autojump_clock: MockClock) -> None:
+    async with running() as (system, ref, log):
+        ref.tell(Sleep(5))
+        await wait_all_tasks_blocked()
+        for n in range(3):
+            with pytest.raises(AskTimeout):
+                await ref.ask(Add(n), within=1)
+        ref.tell(Add(10))
+        assert await ref.ask(Add(100)) == 110
+        assert log == [Sleep(5), Add(10), Add(100)]
+        now = ref.statistics()
+        assert (now.expired, now.handled, now.accepted) == (3, 3, 6)
+        letters = system.dead_letters.last
+        assert [(letter.message, letter.how) for letter in letters] == [(Add(n), Lost.EXPIRED) for n in range(3)]
+        assert letters[0].reason == "its asker has gone"
+
+
+async def test_a_request_that_says_so_is_handled_without_its_asker_r2(autojump_clock: MockClock) -> None:
+    answered: list[bool] = []
+
+    async def slow(ctx: Ctx[Insist]) -> None:
+        async for message in ctx:
+            await trio.sleep(2)
+            answered.append(message.reply.send(1))
+
+    async with open_system() as system:
+        ref = await system.spawn(slow)
+        for _ in range(2):
+            with pytest.raises(AskTimeout):
+                await ref.ask(Insist(), within=0.5)
+        await trio.sleep(10)
+        assert answered == [False, False]
+        assert (ref.statistics().expired, system.statistics().late_replies) == (0, 2)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]])
+async def test_queued_and_waiting_asks_may_go_in_any_order_and_the_others_are_answered_r22(
+    order: list[int], autojump_clock: MockClock
+) -> None:
+    async with running(mailbox_size=2) as (_, ref, _):
+        ref.tell(Sleep(10))
+        await wait_all_tasks_blocked()
+        results: dict[int, int] = {}
+        scopes = [trio.CancelScope() for _ in range(8)]
+
+        async def ask(number: int) -> None:
+            with scopes[number]:
+                results[number] = await ref.ask(Add(1))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(ask, number)
+                await wait_all_tasks_blocked()
+            for number in order:
+                scopes[number].cancel()
+                await wait_all_tasks_blocked()
+        assert results == {4: 1, 5: 2, 6: 3, 7: 4}
+        now = ref.statistics()
+        assert (now.handled, now.expired + now.rejected) == (5, 4)
+
+
+# Sends.
+
+
+@pytest.mark.parametrize("actors", [1, 3])
+async def test_every_32nd_send_lets_others_run_whoever_it_goes_to(actors: int) -> None:
+    steps: list[int] = []
+    sent: list[int] = []
+
+    class Steps(trio.abc.Instrument):
+        def after_task_step(self, task: trio.lowlevel.Task) -> None:
+            if task is sender:
+                steps.append(len(sent))
+
+    async def idle(ctx: Ctx[int]) -> None:
+        ctx.ready()
+        await trio.sleep_forever()
+
+    sender = trio.lowlevel.current_task()
+    async with open_system() as system:
+        refs = [await system.spawn(idle, mailbox_size=1000) for _ in range(actors)]
+        instrument = Steps()
+        trio.lowlevel.add_instrument(instrument)
+        for n in range(320):
+            await refs[n % actors].send(n)
+            sent.append(n)
+        trio.lowlevel.remove_instrument(instrument)
+    assert steps == [32 * round_ + 31 for round_ in range(10)]
+
+
+async def test_a_cancel_is_seen_at_the_next_send_and_that_message_is_not_sent() -> None:
+    async with running() as (_, ref, log):
+        with trio.CancelScope() as scope:
+            for n in range(50):
+                if n == 5:
+                    scope.cancel()
+                await ref.send(Add(n))
+        assert scope.cancelled_caught
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ref.ask(Add(99))
+        assert scope.cancelled_caught
+        assert ref.statistics().sent == 5
+        await wait_all_tasks_blocked()
+        assert log == [Add(n) for n in range(5)]
+
+
+async def test_a_send_that_is_cancelled_while_it_waits_leaves_no_wait(autojump_clock: MockClock) -> None:
+    async def sends(ctx: Ctx[str], to: Ref[Message]) -> None:
+        async for _ in ctx:
+            with trio.move_on_after(1):
+                await to.send(Add(1))
+
+    async with running(mailbox_size=0) as (system, ref, _):
+        ref.tell(Sleep(100))
+        other = await system.spawn(sends, ref)
+        other.tell("go")
+        await trio.sleep(0.5)
+        assert "waits for w" in str(system.tree())
+        await trio.sleep(1)
+        assert "waits for w" not in str(system.tree())
+        assert (ref.statistics().rejected, ref.statistics().tasks_waiting_send) == (1, 0)
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (lambda _: None, "its mailbox is full"),
+        (lambda ref: ref.drain(), "draining"),
+        (lambda ref: ref.stop("closed"), "closed"),
+    ],
+)
+async def test_a_refused_tell_is_a_dead_letter_that_says_why(
+    end: Callable[[Ref[Message]], None], reason: str, autojump_clock: MockClock
+) -> None:
+    async with running(mailbox_size=0) as (system, ref, _):
+        ref.tell(Sleep(1))
+        await wait_all_tasks_blocked()
+        end(ref)
+        assert not ref.tell(Add(7))
+        assert list(system.dead_letters.last) == [DeadLetter("w", Add(7), Lost.REJECTED, reason)]
+        ref.drain()
+        down = await ref.join()
+        assert not ref.tell(Add(8))
+        assert system.dead_letters.last[1] == DeadLetter("w", Add(8), Lost.REJECTED, down.reason)
+        assert system.statistics().rejected == 2
+
+
+async def test_a_tell_from_a_thread_that_is_refused_is_a_dead_letter_too() -> None:
+    async with running() as (system, ref, _):
+        ref.stop("over")
+        await ref.join()
+        assert await trio.to_thread.run_sync(ref.tell_threadsafe, Add(1))  # which says nothing about room
+        await wait_all_tasks_blocked()
+        assert [letter.reason for letter in system.dead_letters.last] == ["over"]
+
+
+async def test_a_mailbox_that_rejects_says_so_to_sends_and_asks_and_the_object_stays_free(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_system() as system:
+        ref = await system.spawn(worker, [], name="w", mailbox_size=1, overflow="reject")
+        ref.tell(Sleep(1))
+        await wait_all_tasks_blocked()
+        await ref.send(Add(1))
+        message = Add(2)
+        for attempt in (lambda: ref.send(message), lambda: ref.ask(message)):
+            with pytest.raises(MailboxFull) as caught:
+                await attempt()
+            assert caught.value.name == "w"
+            assert caught.value.__cause__ is None
+        assert ref.for_runtime().asks == {}
+        await trio.sleep(2)
+        assert await ref.ask(message) == 3
+
+
+async def test_an_ask_that_gives_way_to_a_newer_message_ends_at_once(autojump_clock: MockClock) -> None:
+    async with open_system() as system:
+        ref = await system.spawn(worker, [], name="w", mailbox_size=1, overflow="drop_oldest")
+        ref.tell(Sleep(1))
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                with pytest.raises(MessageDropped, match=r"^actor 'w' did not see the request"):
+                    await ref.ask(Add(1))
+                assert trio.current_time() == 0
+
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked()
+            ref.tell(Add(2))
+
+
+async def test_who_waits_for_room_of_a_crashing_actor_hears_of_the_crash(autojump_clock: MockClock) -> None:
+    causes: list[object] = []
+    async with running(mailbox_size=1) as (_, ref, _):
+        ref.tell(Sleep(1))
+        await wait_all_tasks_blocked()
+        ref.tell(Boom())
+
+        async def send() -> None:
+            with pytest.raises(ActorGone, match=r"^actor 'w' is gone: crashed$") as caught:
+                await ref.send(Add(1))
+            causes.append(caught.value.__cause__)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ref.send, Add(0))  # gets the place of the message that is the end of the actor
+            await wait_all_tasks_blocked()
+            nursery.start_soon(send)
+        await send()
+        assert ref.statistics().returned == 1
+    assert [type(cause) for cause in causes] == [ValueError] * 2
+
+
+async def test_a_body_that_asks_waits_for_the_other_until_it_is_answered_and_not_in_a_circle(
+    autojump_clock: MockClock,
+) -> None:
+    errors: list[str] = []
+
+    async def front(ctx: Ctx[Add], to: Ref[Message]) -> None:
+        async for message in ctx:
+            with pytest.raises(AskCycle) as caught:
+                await ctx.self.ask(Add(0))
+            errors.append(str(caught.value))
+            message.reply.send(await to.ask(Add(message.n)))
+
+    async with running() as (system, ref, _):
+        asking = await system.spawn(front, ref, name="front")
+        ref.tell(Sleep(1))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asking.ask, Add(3))
+            await trio.sleep(0.5)
+            assert asking.for_runtime().waits_for is ref.for_runtime()
+            assert "waits for w" in str(system.tree())
+        assert asking.for_runtime().waits_for is None
+        assert errors == ["ask cycle: front asks front"]
+        assert (asking.for_runtime().asks, asking.statistics().sent) == ({}, 1)

@@ -126,9 +126,11 @@ async def test_the_second_begins_with_its_first_crash(mock_clock: MockClock, cap
         assert len(caplog.records) == MAX_LOGGED_PER_S + 2
 
 
-async def test_every_second_of_a_long_flood_is_told(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_second_of_a_long_flood_is_told(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
     async with reporting() as reports:
-        for _ in range(300):  # 30 s, 10 in a tenth
+        for _ in range(300):
             for _ in range(10):
                 reports.crashed(CRASH, BUDGET)
             await trio.sleep(0.125)

@@ -1,6 +1,7 @@
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 import trio
@@ -10,19 +11,30 @@ from actors.runtime import ActorGone, AskCycle, Ctx, Ref, Replies, System, open_
 
 
 @dataclass
+class Wait:
+    active: bool = True
+
+
+@dataclass
 class Body:
     """As much of an actor as the module sees."""
 
     name: str
     waits_for: waits.Waiter | None = None
+    wait: waits.Wait | None = None
     receives_elsewhere: bool = False
+
+
+def begin(waiter: Body, target: Body) -> None:
+    waits.check(waiter, target)
+    waits.begin(waiter, target, Wait())
 
 
 def chain(names: str) -> list[Body]:
     """Make bodies of which each waits for the next."""
     bodies = [Body(name) for name in names]
-    for waiter, target in zip(bodies, bodies[1:], strict=False):
-        waits.begin(waiter, target)
+    for waiter, target in pairwise(bodies):
+        begin(waiter, target)
     return bodies
 
 
@@ -31,57 +43,73 @@ def chain(names: str) -> list[Body]:
 
 def test_a_wait_is_noted() -> None:
     a, b = Body("a"), Body("b")
-    waits.begin(a, b)
+    begin(a, b)
     assert (a.waits_for, b.waits_for) == (b, None)
+    assert (waits.waited_for(a), waits.waited_for(b)) == (b, None)
+    waits.end(a)
+    assert (a.waits_for, a.wait, waits.waited_for(a)) == (None, None, None)
 
 
 @pytest.mark.parametrize("names", ["a", "ab", "abc", "abcd"])
 def test_a_wait_that_closes_a_cycle_is_refused_with_its_path_r9(names: str) -> None:
     bodies = chain(names)
     with pytest.raises(AskCycle) as caught:
-        waits.begin(bodies[-1], bodies[0])
+        begin(bodies[-1], bodies[0])
     # From the one that would close it, round to itself.
     assert caught.value.path == (names[-1], *names)
     assert bodies[-1].waits_for is None  # the wait was not begun
     assert str(caught.value) == f"ask cycle: {' asks '.join(names[-1] + names)}"
 
 
+@pytest.mark.parametrize("over", range(3))
+def test_a_wait_that_is_over_though_its_task_has_not_run_since_is_in_no_cycle(over: int) -> None:
+    bodies = chain("abcd")
+    wait = bodies[over].wait
+    assert isinstance(wait, Wait)
+    wait.active = False
+    assert waits.waited_for(bodies[over]) is None
+    begin(bodies[3], bodies[0])
+    assert waits.waited_for(bodies[3]) is bodies[0]
+
+
 def test_a_long_chain_is_no_cycle() -> None:
     bodies = chain("abcdef")
-    waits.begin(Body("asker"), bodies[0])
-    waits.begin(Body("another"), bodies[3])
+    begin(Body("asker"), bodies[0])
+    begin(Body("another"), bodies[3])
     assert bodies[-1].waits_for is None
 
 
 def test_two_actors_of_one_name_are_two() -> None:
     first, second = Body("same"), Body("same")
-    waits.begin(first, second)
-    waits.begin(second, Body("end"))
+    begin(first, second)
+    end = Body("end")
+    begin(second, end)
     with pytest.raises(AskCycle, match=r"^ask cycle: end asks same asks same asks end$"):
-        waits.begin(second.waits_for or second, first)
+        begin(end, first)
 
 
 @pytest.mark.parametrize("elsewhere", range(3))
 def test_an_actor_that_receives_in_another_task_breaks_the_cycle(elsewhere: int) -> None:
     bodies = chain("abc")
     bodies[elsewhere].receives_elsewhere = True
-    waits.begin(bodies[2], bodies[0])
+    assert waits.waited_for(bodies[elsewhere]) is None
+    begin(bodies[2], bodies[0])
     assert bodies[2].waits_for is bodies[0]
 
 
 def test_an_actor_that_receives_in_another_task_may_ask_itself() -> None:
     a = Body("a", receives_elsewhere=True)
-    waits.begin(a, a)
+    begin(a, a)
     assert a.waits_for is a
     # The search of others ends there too.
-    waits.begin(Body("b"), a)
+    begin(Body("b"), a)
 
 
 def test_a_cycle_that_others_are_in_is_not_searched_for_ever() -> None:
     a, b = chain("ab")
     a.receives_elsewhere = True
-    waits.begin(b, a)
-    waits.begin(Body("c"), b)
+    begin(b, a)
+    begin(Body("c"), b)
 
 
 async def test_a_body_is_known_by_its_task_until_it_leaves() -> None:
