@@ -126,19 +126,23 @@ class Lanes(Generic[M]):
 
 
 class Account(Generic[M]):
-    """The state of a mailbox, as its figures need it."""
+    """The state of a mailbox, as its figures need it.
+
+    The runtime's hottest paths, a tell and a receive, read and change this state themselves where that is simple: only
+    while `limit` and `look` allow it.
+    """
 
     __slots__ = (
-        "lanes",
-        "limit",
-        "look",
         "_losses",
         "_peak",
-        "queue",
-        "receiver",
         "accepted",
         "capacity",
         "handled",
+        "lanes",
+        "limit",
+        "look",
+        "queue",
+        "receiver",
         "receivers",
         "rejected",
         "returned",

@@ -3,6 +3,7 @@
 It decides the words of these errors and nothing else; it must not know mailboxes, tasks or supervisors.
 """
 
+from traceback import walk_tb
 from typing import cast
 
 import trio
@@ -222,9 +223,13 @@ def _only_member(error: BaseException) -> BaseException | None:
 def cut_off_error(cancelled: BaseException) -> BaseException | None:
     """Return the error that was on its way out of a body when a Cancelled in its cleanup took its place, or None.
 
-    Source of the trap: python-trio/trio#455. An error that the body was handling when it was cancelled looks the same.
+    Source of the trap: python-trio/trio#455. An error that the body was handling when it was cancelled looks the same;
+    one that the canceller was handling does not, as none of the body's frames has seen it.
     """
     seen = cancelled.__context__
     while isinstance(seen, trio.Cancelled):
         seen = seen.__context__
-    return seen if isinstance(seen, Exception) else None
+    if not isinstance(seen, Exception) or seen.__traceback__ is None:
+        return None
+    frames = {frame for frame, _ in walk_tb(cancelled.__traceback__)}
+    return seen if seen.__traceback__.tb_frame in frames else None

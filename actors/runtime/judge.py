@@ -28,7 +28,7 @@ class Judge:
     """Decides for one supervisor."""
 
     __slots__ = (
-        "_backoff", "_crashed_with", "_group", "_policy", "_reports", "_settled", "_supervisor", "_system", "_times",
+        "_backoff", "_failed", "_group", "_policy", "_reports", "_settled", "_supervisor", "_system", "_times",
     )  # fmt: skip
 
     def __init__(self, supervisor: "Supervisor", plan: Plan) -> None:
@@ -40,7 +40,7 @@ class Judge:
         self._settled = trio.lowlevel.ParkingLot()  # who waits until a group has been restarted
         self._backoff: _GroupBackoff | None = None
         self._times: tuple[float, ...] = ()  # of all restarts, where they share one budget
-        self._crashed_with: BaseException | None = None  # restarts are used up: what to fail with, once it has ended
+        self._failed: tuple[BaseException, str] | None = None  # what to give up with, and why, once the child has ended
 
     @property
     def restarting(self) -> bool:
@@ -58,7 +58,9 @@ class Judge:
         self._times = ()
 
     def closed(self) -> None:
-        """The supervisor closes: who waits for a restart need not."""
+        """The supervisor closes: nothing is started again, and who waits for that need not."""
+        if self._backoff is not None:
+            self._backoff.cancel()
         self._settled.unpark_all()
 
     # What children report.
@@ -82,12 +84,11 @@ class Judge:
 
     def ended(self, child: "Child") -> None:
         """A child has ended for good."""
-        error, self._crashed_with = self._crashed_with, None
+        failed, self._failed = self._failed, None
         if self._group is not None:
             self._group.left(child.name)
-        if error is not None:
-            why = f"{self._budget()} were used up"
-            self._supervisor.give_up(error, why)
+        if failed is not None:
+            self._supervisor.give_up(*failed)
         elif self._group is not None:
             self._step()
 
@@ -132,7 +133,8 @@ class Judge:
         if gave_up:
             self._used_up(error)
         elif can and not isinstance(child, Actor):
-            self._crashed_with = error  # what a supervisor could not handle is not dropped here either
+            # What a supervisor could not handle is not dropped here either.
+            self._fails(error, f"{child.name!r} failed and is not restarted")
         return False
 
     def report(
@@ -169,7 +171,11 @@ class Judge:
     def _used_up(self, error: BaseException) -> None:
         """A child has used up the restarts; once it has ended, that may be the end of all."""
         if self._group is not None or self._policy.budget is Budget.SUPERVISOR:
-            self._crashed_with = error
+            self._fails(error, f"{self._budget()} were used up")
+
+    def _fails(self, error: BaseException, why: str) -> None:
+        self._failed = (error, why)
+        self._supervisor.keep_recipes()  # while the child is still there
 
     # Restarts.
 

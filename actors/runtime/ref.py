@@ -108,7 +108,7 @@ class Ref(Generic[M_contra]):
             mailbox.accepted += 1
             return True
         receiver = mailbox.receiver
-        if receiver is not None:
+        if receiver is not None and mailbox.senders:
             mailbox.receiver = None
             mailbox.accepted += 1
             mailbox.handled += 1

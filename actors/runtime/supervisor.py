@@ -44,7 +44,8 @@ class Supervisor:
     """
 
     __slots__ = (
-        "_chain", "_children", "_close", "_done", "_failure", "_go", "_plan", "_recipes", "_stop_kind", "_stop_reason",
+        "_chain", "_children", "_close", "_done", "_failure", "_go", "_kept", "_plan", "_recipes", "_stop_kind",
+        "_stop_reason",
         "interrupted", "judge", "name", "nursery", "parent", "paused_s", "policy", "restart_times", "restarts",
         "system",
     )  # fmt: skip
@@ -70,7 +71,8 @@ class Supervisor:
         self._stop_kind = DownKind.STOPPED
         self._failure: BaseException | None = None
         self.judge = Judge(self, plan)
-        self._recipes: tuple[Recipe, ...] = ()
+        self._recipes: tuple[Recipe, ...] = ()  # of the children that a restart has still to make
+        self._kept = False  # or of all, noted before they end
 
     def __repr__(self) -> str:
         return f"<Supervisor {self.name!r} of {len(self._children)} children>"
@@ -244,15 +246,23 @@ class Supervisor:
         await nursery.start(supervisor.serve)
         return supervisor
 
+    def keep_recipes(self) -> None:
+        """Note how to make its children again, before they end: it may be restarted as a whole."""
+        if not self._kept:
+            self._recipes = self.recipes()
+            self._kept = True
+
     def recipes(self) -> tuple[Recipe, ...]:
-        """Return how to make its children again; temporary ones are not."""
+        """Return how to make its children again, with those that a restart has still to make; not temporary ones."""
+        if self._kept:
+            return self._recipes
         made: list[Recipe] = []
         for child in self._children.values():
             if isinstance(child, Supervisor):
-                made.append(Recipe(child.name, plan=child._plan, children=child._recipes or child.recipes()))
+                made.append(Recipe(child.name, plan=child._plan, children=child.recipes()))
             elif child.spec is not None and (child.spec.restart or self.policy.restart) is not Restart.TEMPORARY:
                 made.append(Recipe(child.name, spec=child.spec))
-        return tuple(made)
+        return (*made, *self._recipes)
 
     # Its own life.
 
@@ -283,7 +293,7 @@ class Supervisor:
         """Stop every child: all of it will be started again."""
         if self.interrupted is None and not self.closing:
             self.interrupted = reason
-            self._recipes = self.recipes()
+            self.keep_recipes()
             self._stop_children(reason)
 
     def _stop_children(self, reason: str) -> None:
@@ -314,7 +324,7 @@ class Supervisor:
                     task_status = trio.TASK_STATUS_IGNORED
                     if self.parent is None:
                         self.system.serving.set()
-                    else:
+                    elif not self.closing:  # a child may have failed to start again
                         self.parent.judge.ready(self)
                     await self._close.wait()
                     if self._plan.max_children is not None:
@@ -328,10 +338,8 @@ class Supervisor:
 
     async def _restore(self) -> None:
         """Make the children again that were there before it was restarted."""
-        recipes, self._recipes = self._recipes, ()
-        for recipe in recipes:
-            if self.closing:
-                return
+        while self._recipes and not self.closing:
+            recipe, self._recipes = self._recipes[0], self._recipes[1:]
             try:
                 if recipe.spec is not None:
                     await self._start_actor(recipe.name, recipe.spec)
@@ -339,9 +347,8 @@ class Supervisor:
                     await self._start_supervisor(recipe)
             except Exception as error:
                 if not self.closing:
-                    self._recipes = recipes  # the next restart begins with all of them again
+                    self._recipes = (recipe, *self._recipes)  # the next restart begins with all of them again
                     self.give_up(error, f"child {recipe.name!r} did not start again")
-                return
 
     async def _stop_in_slices(self) -> None:
         if self._stop_reason is None and self._failure is None and self.interrupted is None:
@@ -362,7 +369,8 @@ class Supervisor:
         elif failure is None or not self.parent.judge.crashed(self, failure):
             return False
         self.restarts += 1
-        self._go = self._go or trio.Event()
+        if self._go is None:
+            self._go = trio.Event()
         return True
 
     async def _wait_start(self) -> None:
@@ -374,6 +382,7 @@ class Supervisor:
         if self._stop_reason is None:
             self._close = trio.Event()
             self._chain = None
+            self._kept = False
             self.judge.begin()
 
     @property
@@ -383,7 +392,8 @@ class Supervisor:
 
     def go(self) -> None:
         """Let it start again: it waits for that, or will."""
-        self._go = self._go or trio.Event()
+        if self._go is None:
+            self._go = trio.Event()
         self._go.set()
 
     def _end(self) -> None:
@@ -408,12 +418,12 @@ class Supervisor:
 
     def give_up(self, error: BaseException, why: str) -> None:
         """What is wrong cannot be put right here: stop every child, and fail with this."""
-        error.add_note(f"supervisor {self.path!r} gave up: {why}")
         if self.closing:
             return
         if self.parent is None:
             self.system.fail(error)
             return
+        error.add_note(f"supervisor {self.path!r} gave up: {why}")
         self._failure = error
-        self._recipes = self._recipes or self.recipes()
+        self.keep_recipes()
         self._stop_children(f"supervisor {self.path!r} gave up")

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 import trio
-from trio.lowlevel import checkpoint, checkpoint_if_cancelled
+from trio.lowlevel import checkpoint_if_cancelled
 
 from actors.runtime import observe
 from actors.runtime.actor import Actor
@@ -281,8 +281,7 @@ class _Stragglers:
 
 
 async def _raise(error: BaseException) -> None:
-    await checkpoint()
-    raise error
+    raise error  # at once: a second one that comes in the same moment is not lost
 
 
 @asynccontextmanager

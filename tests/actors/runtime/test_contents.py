@@ -41,7 +41,11 @@ class Owner:
 
     def ask_late(self) -> None: ...
 
-    def ask_due(self, task: Task, within: float, *, sending: bool) -> None: ...
+    def ask_timeout(self, within: float) -> Exception:
+        return TimeoutError(within)
+
+    def withdraw(self, task: Task, error: Exception) -> bool:
+        return self.mailbox.withdraw(task, error)
 
     def asked(self, message: Question) -> Question:
         attach(message, self)

@@ -21,7 +21,11 @@ from actors.testing import run
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "actors.md").read_text(encoding="utf-8")
 TUTORIAL, REFERENCE = PAGE.split("\n# Reference\n")
-CODE = "\n\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+#: The page with blank lines instead of what is no Python, so that lines have the numbers they have there.
+CODE = "".join(
+    part if number % 2 else "\n" * part.count("\n")
+    for number, part in enumerate(re.split(r"```python(\n.*?)```", PAGE, flags=re.DOTALL))
+)
 SHOWN = re.findall(r"<!-- (prints|logs): (\w+) -->\n```text\n(.*?)```", PAGE, re.DOTALL)
 #: Of these, a thread is waited for: a virtual clock would not.
 REAL = {"from_a_thread"}
@@ -30,7 +34,7 @@ REAL = {"from_a_thread"}
 @pytest.fixture(scope="module")
 def page() -> Iterator[dict[str, Any]]:
     module = ModuleType("page")
-    # Dataclass-like bases look their module up.
+    # Structs look their module up.
     sys.modules["page"] = module
     exec(compile(CODE, "docs/actors.md", "exec"), module.__dict__)
     yield module.__dict__
@@ -179,6 +183,18 @@ def test_every_error_is_in_the_table_with_its_attributes() -> None:
     }
     wanted = {name: " ".join(list(inspect.signature(kind).parameters)) for name, kind in errors.items()}
     assert rows == wanted
+
+
+# The README.
+
+
+def test_the_example_in_the_readme_prints_a_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"<!-- actors -->\n```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(found[1], "README.md", "exec"), namespace)
+    run(namespace["main"])
+    assert capsys.readouterr().out == "42\n"
 
 
 # Type checkers.

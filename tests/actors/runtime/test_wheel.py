@@ -294,6 +294,21 @@ async def test_a_deadline_that_is_no_number_is_refused_and_harms_no_other(autoju
     assert log == [("good", 1.0)]
 
 
+async def test_a_stamp_is_the_virtual_time_where_time_is_virtual(autojump_clock: MockClock) -> None:
+    wheel = Wheel()
+    await trio.sleep(12.5)
+    assert wheel.stamp() == wheel.now() == trio.current_time() == 12.5
+
+
+async def test_two_stamps_are_as_far_apart_as_two_times() -> None:
+    wheel = Wheel()
+    first_stamp, first_time = wheel.stamp(), wheel.now()
+    await wait_all_tasks_blocked()
+    second_time, second_stamp = wheel.now(), wheel.stamp()
+    assert second_stamp - first_stamp == pytest.approx(second_time - first_time, abs=0.005)
+    assert second_stamp > first_stamp
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.booleans()), max_size=150),

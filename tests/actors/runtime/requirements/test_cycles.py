@@ -1,5 +1,6 @@
 """Asks that could never be answered are refused at once; asks that could be are not."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -108,9 +109,7 @@ async def test_a_send_that_waits_for_room_closes_a_cycle_too_r9(system: System) 
         for _ in range(2):
             ref.tell("start")
             await wait_all_tasks_blocked()
-    with trio.fail_after(1000):
-        while not cycles:
-            await trio.sleep(1)
+    await trio.sleep(100)
     assert cycles[0] in (("a", "b", "a"), ("b", "a", "b"))
 
 
@@ -133,10 +132,8 @@ async def test_an_ask_back_after_the_answer_is_no_cycle_r9(
 
     async def asker(ctx: Ctx[Ping]) -> None:
         ctx.ready()
-        try:
+        with contextlib.suppress(ValueError):
             await answering.ask(Go())
-        except ValueError:
-            pass
         async for message in ctx:
             message.reply.send("here")
 
@@ -212,11 +209,10 @@ async def test_a_task_of_an_actor_may_ask_who_asks_the_actor_r9(system: System) 
     async def helper(ctx: Ctx[Any], other: list[Ref[Any]]) -> None:
         async for message in ctx:
             if isinstance(message, Go):
-                ctx.spawn(other[0].ask, Ping(), result=lambda text, asked=message: asked.reply.send(text))
+                ctx.spawn(other[0].ask, Ping(), result=message.reply.send)
 
-    async def asks(ctx: Ctx[Ping], ref: Ref[Any]) -> None:
-        answers = ctx.spawn(ref.ask, Go(), result=got.append)
-        assert repr(answers) == "<ChildTask 'ask'>"
+    async def asks(ctx: Ctx[Any], ref: Ref[Any]) -> None:
+        ctx.spawn(ref.ask, Go(), result=got.append)
         async for message in ctx:
             if isinstance(message, Ping):
                 message.reply.send("here")

@@ -1,4 +1,4 @@
-"""What is left behind, and what ten thousand actors weigh: counted in objects, blocks, bytes and calls, never in time."""
+"""What is left behind, and what many actors weigh: counted in objects, blocks, bytes and calls, never in time."""
 
 import cProfile
 import gc
@@ -83,9 +83,7 @@ async def many_time_out(ref: Ref[Hold | Release], asks: int) -> None:
 
 
 @pytest.mark.parametrize(("body", "asks"), [(ignores, 100_000), (stalled, 20_000)])
-async def test_a_hundred_thousand_asks_that_time_out_leave_nothing_r3_e01(
-    system: System, body: Any, asks: int
-) -> None:
+async def test_a_hundred_thousand_asks_that_time_out_leave_nothing_r3_e01(system: System, body: Any, asks: int) -> None:
     """Of an actor that loses them; and fewer, but far more than the slack, of one whose mailbox is full of them."""
     ref: Ref[Hold | Release] = await system.spawn(body)
     await many_time_out(ref, 2000)
