@@ -61,7 +61,7 @@ class Actor(Record[M]):
         try:
             await wait_task_rescheduled(abort)
         except trio.Cancelled:
-            self.stop("its start was cancelled")
+            self.stop("its start was cancelled", DownKind.CANCELLED)
             with trio.move_on_after(self.system.grace_s, shield=True):
                 await self.join()  # its name is free, when the spawner goes on
             raise
@@ -210,15 +210,27 @@ class Actor(Record[M]):
             handling = self.handling_kind
             doing = f"while handling {handling}" if handling else "while running" if self.ready else "while starting"
             crash.add_note(f"in actor {self.path!r}, {doing}")
-        elif rest is not None and self.stop_reason is not None:
-            self.error = cut_off_error(rest) or self.error
+        elif rest is not None:
+            self._note_cut_off(rest)
         return rest
+
+    def _note_cut_off(self, cancelled: BaseException) -> None:
+        """Keep an error that a stop has cut off on its way out; a restart of the group makes it a crash of its own."""
+        error = cut_off_error(cancelled)
+        if error is None:
+            return
+        if self.interrupted is not None:
+            self._crash = error
+        elif self.stop_reason is not None:
+            self.error = error
 
     async def _end_parts(self) -> None:
         parts = self._parts
         assert parts is not None
         said = await parts.finish()
         self._parts = None
+        if parts.cut_off is not None and self._crash is None:
+            self._note_cut_off(parts.cut_off)
         if parts.failure is not None:
             own, self._crash = self._crash, parts.failure
             if own is not None:

@@ -4,6 +4,7 @@ It decides the words of these errors and nothing else; it must not know mailboxe
 """
 
 from traceback import walk_tb
+from types import FrameType
 from typing import cast
 
 import trio
@@ -225,11 +226,24 @@ def cut_off_error(cancelled: BaseException) -> BaseException | None:
 
     Source of the trap: python-trio/trio#455. An error that the body was handling when it was cancelled looks the same;
     one that the canceller was handling does not, as none of the body's frames has seen it.
+
+    Args:
+        cancelled: What left the body instead: a Cancelled, or a group of them.
     """
-    seen = cancelled.__context__
-    while isinstance(seen, trio.Cancelled):
-        seen = seen.__context__
-    if not isinstance(seen, Exception) or seen.__traceback__ is None:
-        return None
-    frames = {frame for frame, _ in walk_tb(cancelled.__traceback__)}
-    return seen if seen.__traceback__.tb_frame in frames else None
+    frames: set[FrameType] = set()
+    todo: list[BaseException | None] = [cancelled]
+    known: set[int] = set()
+    while todo:
+        error = todo.pop()
+        if error is None or id(error) in known:
+            continue
+        known.add(id(error))
+        if isinstance(error, Exception):
+            if error.__traceback__ is not None and error.__traceback__.tb_frame in frames:
+                return error
+        elif isinstance(error, BaseExceptionGroup | trio.Cancelled):
+            frames.update(frame for frame, _ in walk_tb(error.__traceback__))
+            todo.append(error.__context__)
+            if isinstance(error, BaseExceptionGroup):
+                todo.extend(cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return None

@@ -105,10 +105,12 @@ class Judge:
             logger.exception("actor %r returned and is given up: its backoff raised", actor.path)
             return False
         if delay is None:
-            logger.error("actor %r returned and is given up after %s", actor.path, self._budget())
-            self._used_up(RuntimeError(f"actor {actor.path!r} returned and is to run for ever"))
+            error = RuntimeError(f"actor {actor.path!r} returned, and is to run for ever")
+            crash = Crash(actor.name, actor.path, error, None, actor.restarts, None, gave_up=True)
+            self._reports.returned_too_often(crash, self._budget())
+            self._used_up(error)
             return False
-        logger.info("actor %r returned; restart %d in %.3f s", actor.path, actor.restarts + 1, delay)
+        self._reports.returned(actor.path, actor.restarts + 1, delay)
         self._restart_in(actor, delay)
         return True
 
@@ -235,7 +237,8 @@ class Judge:
         self._step()
 
     def _budget(self) -> str:
-        return f"{self._policy.limit} restarts in {self._policy.window_s:g} s"
+        limit = self._policy.limit
+        return f"{limit} restart{'' if limit == 1 else 's'} in {self._policy.window_s:g} s"
 
 
 class _Backoff:

@@ -94,7 +94,11 @@ class ChildTask:
         """Do the work, and report. The runtime runs it, in a task of its own."""
         try:
             with self._scope:
-                await self._report()
+                try:
+                    await self._report()
+                except trio.Cancelled as cancelled:
+                    self._parts.cut_off = cancelled  # perhaps in its cleanup after an error
+                    raise
         except BaseException as raised:  # noqa: ASYNC103 - what is not the task's own goes on
             failure, rest = own_part(raised, cancelled=trio.current_effective_deadline() == float("-inf"))
             if failure is not None:
@@ -118,13 +122,15 @@ class ChildTask:
 class Parts:
     """Made when an incarnation first needs one of them: most actors never do."""
 
-    __slots__ = ("_all_ended", "_hooks", "actor", "failure", "tasks", "timers", "watching")
+    __slots__ = ("_all_ended", "_hooks", "actor", "cut_off", "failure", "tasks", "timers", "watching")
 
     def __init__(self, actor: "Actor[Any]") -> None:
         self.actor = actor
         self.timers: dict[Timer, None] = {}
         self.tasks: dict[ChildTask, None] = {}
         self.watching: dict[Actor[Any], None] = {}
+        #: The latest Cancelled of a task of the actor.
+        self.cut_off: BaseException | None = None
         #: What a task of the actor has failed with: the crash of this incarnation.
         self.failure: BaseException | None = None
         self._hooks: list[tuple[Callable[[], Awaitable[None]], float, str]] = []

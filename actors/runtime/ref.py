@@ -180,6 +180,7 @@ class Ref(Generic[M_contra]):
             MailboxFull: There is no room, and the actor's mailbox rejects then.
             MessageDropped: The actor's mailbox dropped the request for a newer message.
             RuntimeError: The object carries an ask that was not answered.
+            TypeError: The object is no request.
             Exception: What the actor gave to `msg.reply.fail(...)`.
         """
         await checkpoint_if_cancelled()

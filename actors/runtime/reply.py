@@ -229,13 +229,18 @@ def attach(message: Replies[R], owner: Asked) -> Reply[R]:
     Raises:
         RuntimeError: The object carries an ask that was not answered. With one object in two asks the answer to one
             could settle the other.
+        TypeError: It is no request.
     """
     before = getattr(message, "_reply", None)
     if before is not None and before is not NOBODY and not before.settled:
         kind = type(message).__name__
         raise RuntimeError(f"this {kind} was asked before and is not answered; make a new {kind} for each ask")
     slot: Reply[R] = Reply(owner)
-    _attach(message, slot)
+    try:
+        _attach(message, slot)
+    except TypeError:
+        kind = type(message).__name__
+        raise TypeError(f"an ask takes a request, whose class derives from Replies[...], not a {kind}") from None
     owner.asks[slot] = None
     return slot
 

@@ -1,6 +1,6 @@
 """What is said about a crash: to the log, and to the hook of the supervisor.
 
-It decides that each crash is told once, that a flood of them is counted rather than written out, and that nothing a
+It decides that each crash is told once, that a flood of restarts is counted rather than written out, and that nothing a
 hook or a log filter raises reaches a supervisor. It must not know how actors are restarted.
 """
 
@@ -14,7 +14,8 @@ from actors.runtime.wheel import Wheel
 
 logger = logging.getLogger("actors.runtime")
 
-#: Crashes of one supervisor's children that are written out in any second; what goes beyond is logged as a number.
+#: Restarts of one supervisor's children that are written out in any second; what goes beyond is logged as a number.
+#: What ends for good is always written out.
 MAX_LOGGED_PER_S = 20
 
 
@@ -61,8 +62,22 @@ class Reports:
             crash: What happened, and what was decided.
             budget: The restarts that are allowed, in words.
         """
-        if self._may_log():
+        if crash.restart_in_s is None or self._may_log():
             self._guarded(lambda: _log(crash, budget), crash.path)
+        if self._hook is not None:
+            hook = self._hook
+            self._guarded(lambda: hook(crash), crash.path)
+
+    def returned(self, path: str, restarts: int, restart_in_s: float) -> None:
+        """Tell that a body has returned and will run again. Never raises."""
+        if self._may_log():
+            text = "actor %r returned; restart %d in %.3f s"
+            self._guarded(lambda: logger.info(text, path, restarts, restart_in_s), path)
+
+    def returned_too_often(self, crash: Crash, budget: str) -> None:
+        """Tell that a body has returned, and will not run again as its restarts are used up. Never raises."""
+        text = "actor %r returned and is given up after %s"
+        self._guarded(lambda: logger.error(text, crash.path, budget), crash.path)
         if self._hook is not None:
             hook = self._hook
             self._guarded(lambda: hook(crash), crash.path)
@@ -82,7 +97,7 @@ class Reports:
 
     @property
     def active(self) -> bool:
-        """True while crashes are counted that the log does not have."""
+        """True while restarts are counted that the log does not have."""
         return self._more > 0
 
     def due(self) -> None:
@@ -92,7 +107,7 @@ class Reports:
     def _tell_more(self) -> None:
         more, self._more = self._more, 0
         if more:
-            text = "%d more crashes of actors of %r in one second are not written out"
+            text = "%d more restarts of actors of %r in one second are not written out"
             self._guarded(lambda: logger.error(text, more, self._whose), self._whose)
 
     def _guarded(self, tell: Callable[[], object], path: str) -> None:

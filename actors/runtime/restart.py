@@ -7,10 +7,24 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeVar
+
+E = TypeVar("E", bound=StrEnum)
 
 RestartName = Literal["temporary", "transient", "permanent"]
 BudgetName = Literal["child", "supervisor"]
+
+
+def word(kind: type[E], value: str, what: str) -> E:
+    """Return the member of an enum that a word names.
+
+    Raises:
+        ValueError: None is; says which there are.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValueError(f"{what} is one of {', '.join(kind)}, not {value!r}") from None
 
 
 class Restart(StrEnum):

@@ -6,7 +6,7 @@ judge's decision. It must not know what actors do.
 supervising -> stopping -> ended. One that gave up, and that its parent restarts, begins again with new children.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, TypeVarTuple, Union
 
 import trio
@@ -21,7 +21,7 @@ from actors.runtime.overflow import Overflow
 from actors.runtime.plan import Plan, Recipe, Spec
 from actors.runtime.ref import DownKind, Ref
 from actors.runtime.reports import Crash
-from actors.runtime.restart import Backoff, Budget, BudgetName, Restart, RestartName, RestartPolicy
+from actors.runtime.restart import Backoff, Budget, BudgetName, Restart, RestartName, RestartPolicy, word
 from actors.runtime.stopping import StopChain
 
 if TYPE_CHECKING:
@@ -150,11 +150,14 @@ class Supervisor:
             NotAccepting: The supervisor or the system is closing.
             TooManyChildren: It has `max_children`.
             ActorGone: It was stopped before it was ready.
+            TypeError, ValueError: An argument is not what is said above.
             Exception: What `body` raised before it was ready. Its name is free then, and it is not restarted.
         """
+        _check_body(body)
         if name is None:
             name = f"{getattr(body, '__name__', 'actor')}-{self.system.next_number()}"
-        own = None if restart is None else Restart(restart)
+        own = None if restart is None else word(Restart, restart, "restart")
+        _check_grace(stop_grace_s)
         spec = Spec(body, args, mailbox_size, overflow, own_nursery, own, stop_grace_s, on_end)
         await self.judge.wait_settled()
         actor = await self._start_actor(name, spec)
@@ -197,15 +200,20 @@ class Supervisor:
             TooManyChildren: This supervisor has `max_children`.
             ValueError: A word is none of those above, or a number is out of its range.
         """
-        limit, window_s = intensity
-        policy = RestartPolicy(Restart(restart), limit, window_s, backoff or Backoff(), Budget(budget))
+        try:
+            limit, window_s = intensity
+        except TypeError:
+            raise TypeError(f"intensity is a pair, restarts and seconds, not {intensity!r}") from None
+        which = word(Strategy, strategy, "strategy")
+        policy = RestartPolicy(
+            word(Restart, restart, "restart"), limit, window_s, backoff or Backoff(), word(Budget, budget, "budget")
+        )
         if max_children is not None and max_children < 1:
             raise ValueError(f"max_children must be 1 or more, not {max_children}")
-        if max_children is not None and Strategy(strategy) is not Strategy.ONE_FOR_ONE:
-            raise ValueError(f"a supervisor with max_children is one_for_one, not {Strategy(strategy).value}")
-        if not stop_grace_s > 0:
-            raise ValueError(f"stop_grace_s must be above 0 s, not {stop_grace_s}")
-        plan = Plan(policy, Strategy(strategy), max_children, stop_grace_s, on_crash or self.system.on_crash)
+        if max_children is not None and which is not Strategy.ONE_FOR_ONE:
+            raise ValueError(f"a supervisor with max_children is one_for_one, not {which}")
+        _check_grace(stop_grace_s)
+        plan = Plan(policy, which, max_children, stop_grace_s, on_crash or self.system.on_crash)
         await self.judge.wait_settled()
         return await self._start_supervisor(Recipe(name, plan=plan))
 
@@ -215,6 +223,8 @@ class Supervisor:
             if above.nursery is None or above.closing:
                 raise NotAccepting(above.name)
             above = above.parent
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"the name of an actor or supervisor is a text that is not empty, not {name!r}")
         assert self.nursery is not None
         limit = self._plan.max_children
         if limit is not None and len(self._children) >= limit:
@@ -427,3 +437,17 @@ class Supervisor:
         self._failure = error
         self.keep_recipes()
         self._stop_children(f"supervisor {self.path!r} gave up")
+
+
+def _check_body(body: object) -> None:
+    if callable(body):
+        return
+    if isinstance(body, Coroutine):
+        body.close()  # else it would be reported as never awaited
+        raise TypeError("spawn takes the async function and its arguments, spawn(f, a), not a call of it, spawn(f(a))")
+    raise TypeError(f"spawn takes an async function, not {body!r}")
+
+
+def _check_grace(stop_grace_s: float | None) -> None:
+    if stop_grace_s is not None and not stop_grace_s > 0:
+        raise ValueError(f"stop_grace_s must be above 0 s, not {stop_grace_s}")

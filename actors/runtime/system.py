@@ -250,7 +250,7 @@ class System:
     @property
     def has_actors(self) -> bool:
         """True while one has not ended."""
-        return self._ended < self._started
+        return bool(self._root.members())
 
     def stragglers(self) -> list[str]:
         """Return the paths of the actors that were stopped and have not ended."""

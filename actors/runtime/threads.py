@@ -7,36 +7,37 @@ around the call would be over before the call is.
 
 import sys
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, TypeVarTuple
 
 import trio
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Threads(Protocol):
     """Where blocking functions run."""
 
-    async def run_sync(self, call: Callable[[], T]) -> T:
-        """Call `call` and return what it returns, or raise what it raises. A checkpoint."""
+    async def run_sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Call `call(*args)` and return what it returns, or raise what it raises. A checkpoint."""
         ...
 
 
 class WorkerThreads:
     """trio's worker threads. A cancel waits for the thread, which nothing can interrupt."""
 
-    async def run_sync(self, call: Callable[[], T]) -> T:
+    async def run_sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Call `call` in a worker thread. A checkpoint, also when cancelled before the thread was started."""
-        return await trio.to_thread.run_sync(call)
+        return await trio.to_thread.run_sync(call, *args)
 
 
 class InlineThreads:
     """No threads: the loop stands still for as long as a call takes. For tests."""
 
-    async def run_sync(self, call: Callable[[], T]) -> T:
+    async def run_sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Let other tasks run once, then call `call` here. A checkpoint: cancelled there, the call is not made."""
         await trio.lowlevel.checkpoint()
-        return call()
+        return call(*args)
 
 
 def default_threads() -> Threads:

@@ -189,6 +189,28 @@ async def test_a_down_comes_before_all_that_was_queued_and_an_abandoned_ask_neve
         assert (now.handled, now.expired + now.rejected) == (3, now.sent - 3)
 
 
+async def test_what_is_not_in_the_queue_is_found_without_waiting_for_more(autojump_clock: MockClock) -> None:
+    """A `Down` that came alone while a handler was busy, and a sender that waits at a mailbox without places."""
+    got: list[tuple[float, str]] = []
+
+    async def body(ctx: Ctx[Any], other: Ref[int]) -> None:
+        ctx.watch(other)
+        async for message in ctx:
+            got.append((trio.current_time(), type(message).__name__))
+            await trio.sleep(5)
+
+    async with open_system() as system:
+        other: Ref[int] = await system.spawn(collect, [])
+        ref: Ref[Any] = await system.spawn(body, other, mailbox_size=0)
+        await trio.sleep(1)
+        ref.tell("busy")
+        await trio.sleep(1)
+        other.stop()
+        await ref.send(1)
+        await trio.sleep(20)
+    assert got == [(1, "str"), (6, "Down"), (11, "int")]
+
+
 # Cancellation.
 
 

@@ -160,8 +160,9 @@ async def test_a_timer_that_is_cancelled_sends_nothing_more(autojump_clock: Mock
                 assert ctx.self.for_runtime().parts.timers == {}
 
     async with open_system() as system:
-        await system.spawn(body)
+        ref = await system.spawn(body)
         await trio.sleep(20)
+        assert ref.alive  # what the body asserts holds
         assert wheel_of(system) == 0
     assert got == [(1, "fired"), (2, "again")]
 

@@ -186,7 +186,7 @@ async def test_statistics_count_what_happened(autojump_clock: MockClock) -> None
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"restart": "always"}, "'always' is not a valid Restart"),
+        ({"restart": "always"}, "restart is one of temporary, transient, permanent, not 'always'"),
         ({"intensity": (-1, 1.0)}, "restart limit must be 0 or more, not -1"),
     ],
 )

@@ -198,8 +198,8 @@ def test_an_error_at_any_await_of_a_life_leaves_no_hang_no_name_and_no_watcher_u
         except Injected as error:
             came_out.append(error)
     # The runtime's own wait, between two lives: no actor can fail there.
-    (error,) = came_out
-    assert "whole_life" not in {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    (own,) = came_out
+    assert "whole_life" not in {frame.name for frame in traceback.extract_tb(own.__traceback__)}
 
 
 def test_a_cancel_at_any_moment_of_a_life_leaves_nothing_r11() -> None:
@@ -261,9 +261,6 @@ async def test_probe_a_failing_start_raises_from_spawn_unwrapped_r11(system: Sys
         await system.spawn(broken, name="w")
     assert caught.value is error
     assert system.registry.lookup("w") is None
-
-
-# Cleanup.
 
 
 Cancel = Callable[[System, Ref[Any], trio.CancelScope], None]
