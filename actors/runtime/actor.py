@@ -7,6 +7,7 @@ starting -> running -> ended, with `restarting` (waiting for its next start), `d
 start with what follows is an incarnation; name, mailbox and handle are the same for all of them.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -25,13 +26,14 @@ from trio.lowlevel import (
 
 from actors.runtime import waits
 from actors.runtime.context import Ctx
-from actors.runtime.errors import cut_off_error, own_part
+from actors.runtime.errors import cut_off_error, note, own_part
 from actors.runtime.mailbox import Lost
 from actors.runtime.record import Record
 from actors.runtime.ref import Down, DownKind
 from actors.runtime.reply import reply_of
 
 M = TypeVar("M")
+logger = logging.getLogger("actors.runtime")
 
 
 class Actor(Record[M]):
@@ -49,6 +51,9 @@ class Actor(Record[M]):
             ActorGone: It was stopped before it was ready.
         """
         self._starter = current_task()
+        body = waits.bodies.get(self._starter)
+        if body is not None:  # its own start may ask whom it is started by
+            waits.begin(body, self, _Until(lambda: self._starter is not None))
         assert self.spec is not None
         run = self._run_with_nursery if self.spec.own_nursery else self._run
         # Not in the spawner's context: a restart has no spawner, and a request's variables are not the actor's.
@@ -65,6 +70,9 @@ class Actor(Record[M]):
             with trio.move_on_after(self.system.grace_s, shield=True):
                 await self.join()  # its name is free, when the spawner goes on
             raise
+        finally:
+            if body is not None:
+                waits.end(body)
 
     def start_beside(self, run: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a task of the actor, beside it."""
@@ -132,7 +140,15 @@ class Actor(Record[M]):
         if self.down is None:
             if self._done is None:
                 self._done = trio.Event()
-            await self._done.wait()
+            body = waits.bodies.get(current_task())
+            if body is not None:
+                waits.check(body, self)
+                waits.begin(body, self, _Until(lambda: self.down is None))
+            try:
+                await self._done.wait()
+            finally:
+                if body is not None:
+                    waits.end(body)
         else:
             await checkpoint()
         assert self.down is not None
@@ -209,7 +225,7 @@ class Actor(Record[M]):
         if crash is not None:
             handling = self.handling_kind
             doing = f"while handling {handling}" if handling else "while running" if self.ready else "while starting"
-            crash.add_note(f"in actor {self.path!r}, {doing}")
+            note(crash, f"in actor {self.path!r}, {doing}")
         elif rest is not None:
             self._note_cut_off(rest)
         return rest
@@ -237,7 +253,7 @@ class Actor(Record[M]):
                 self._crash = BaseExceptionGroup(f"actor {self.path!r} and a task of it failed", [parts.failure, own])
         if self._crash is not None:
             for problem in said:
-                self._crash.add_note(problem)
+                note(self._crash, problem)
 
     @enable_ki_protection
     def _goes_on(self) -> bool:
@@ -310,7 +326,10 @@ class Actor(Record[M]):
         waits.end(self)
         spec, self.spec = self.spec, None  # a handle that is kept must not keep what the actor worked with
         if spec is not None and spec.on_end is not None:
-            spec.on_end()
+            try:
+                spec.on_end()
+            except Exception:
+                logger.exception("the on_end of actor %r raised", self.path)
         if self._parts is not None:  # it ended without its cleanup: KeyboardInterrupt and the like
             self._parts.release()
         mailbox = self.mailbox
@@ -344,3 +363,16 @@ class Actor(Record[M]):
             self.interrupt("the watch raised")
             return
         self.mailbox.post_system(notice)
+
+
+class _Until:
+    """A body's wait for the start or the end of another actor."""
+
+    __slots__ = ("_goes_on",)
+
+    def __init__(self, goes_on: Callable[[], bool]) -> None:
+        self._goes_on = goes_on
+
+    @property
+    def active(self) -> bool:
+        return self._goes_on()

@@ -168,6 +168,12 @@ class TooManyChildren(ActorError):
         return f"{self.name!r} has all the {self.limit} children it may have; start one more when one has ended"
 
 
+def note(error: BaseException, text: str) -> None:
+    """Add a note, unless the error has it: the same object may be raised by one incarnation after the other."""
+    if text not in getattr(error, "__notes__", ()):
+        error.add_note(text)
+
+
 def own_part(
     error: BaseException, *, cancelled: bool
 ) -> tuple[BaseException | None, BaseException | None]:

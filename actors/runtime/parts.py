@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from actors.runtime.errors import own_part
+from actors.runtime.errors import note, own_part
 
 if TYPE_CHECKING:
     from actors.runtime.actor import Actor
@@ -157,7 +157,7 @@ class Parts:
 
     def task_failed(self, error: BaseException) -> None:
         """A task of the actor has raised, and nobody asked for the error: the actor crashes."""
-        error.add_note(f"in a task of actor {self.actor.path!r}")
+        note(error, f"in a task of actor {self.actor.path!r}")
         if self.failure is None:
             self.failure = error
             self.actor.interrupt(f"a task of actor {self.actor.path!r} failed with {type(error).__name__}")

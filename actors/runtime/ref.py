@@ -248,7 +248,11 @@ class Ref(Generic[M_contra]):
         self._actor.stop(reason)
 
     async def join(self) -> Down:
-        """Wait until the actor has ended and its name is free, and return how. A checkpoint; any number may wait."""
+        """Wait until the actor has ended and its name is free, and return how. A checkpoint; any number may wait.
+
+        Raises:
+            AskCycle: It waits, perhaps through others, for the actor whose body calls this.
+        """
         return await self._actor.join()
 
     def statistics(self) -> MailboxStatistics:

@@ -14,7 +14,7 @@ from trio.lowlevel import checkpoint
 
 from actors.runtime.actor import Actor
 from actors.runtime.context import Ctx
-from actors.runtime.errors import NotAccepting, TooManyChildren
+from actors.runtime.errors import NotAccepting, TooManyChildren, note
 from actors.runtime.group import Strategy, StrategyName
 from actors.runtime.judge import Judge
 from actors.runtime.overflow import Overflow
@@ -44,8 +44,8 @@ class Supervisor:
     """
 
     __slots__ = (
-        "_chain", "_children", "_close", "_done", "_failure", "_go", "_kept", "_plan", "_recipes", "_stop_kind",
-        "_stop_reason",
+        "_chain", "_children", "_close", "_done", "_ending", "_failure", "_go", "_kept", "_plan", "_recipes",
+        "_slices", "_stop_kind", "_stop_reason",
         "interrupted", "judge", "name", "nursery", "parent", "paused_s", "policy", "restart_times", "restarts",
         "system",
     )  # fmt: skip
@@ -65,6 +65,8 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._chain: StopChain | None = None
         self._close = trio.Event()
+        self._slices = trio.Event()  # a dynamic one: stop them, or none is left
+        self._ending: str | None = None  # why its children are being stopped
         self._done = trio.Event()
         self._go: trio.Event | None = None
         self._stop_reason: str | None = None
@@ -295,9 +297,19 @@ class Supervisor:
             self._go.set()
 
     def close(self) -> None:
-        """Start nothing more; it ends with its last child. Idempotent, no checkpoint."""
+        """Start nothing more; it ends with its last child. Idempotent, no checkpoint.
+
+        A child that waits for a restart ends now.
+        """
+        if self.closing:
+            return
         self._close.set()
         self.judge.closed()
+        for child in self.members():
+            if child.awaits_start:
+                child.stop(f"{self.name!r} was closed")
+        if not self._children:
+            self._slices.set()
 
     def interrupt_for_restart(self, reason: str) -> None:
         """Stop every child: all of it will be started again."""
@@ -307,8 +319,13 @@ class Supervisor:
             self._stop_children(reason)
 
     def _stop_children(self, reason: str) -> None:
-        self.close()
-        if self._plan.max_children is None and self._chain is None:
+        if self._ending is not None:
+            return
+        self._ending = reason
+        self._close.set()
+        self.judge.closed()
+        self._slices.set()
+        if self._plan.max_children is None:
             self._chain = StopChain(self.system.wheel, self.members(), reason, self._stop_kind)
 
     async def join(self) -> None:
@@ -361,11 +378,10 @@ class Supervisor:
                     self.give_up(error, f"child {recipe.name!r} did not start again")
 
     async def _stop_in_slices(self) -> None:
-        if self._stop_reason is None and self._failure is None and self.interrupted is None:
-            return  # closed only: they end by themselves
-        reason = self._stop_reason or f"{self.name!r} gave up"
+        """Stop the children of a dynamic supervisor, once it is to stop, without ever holding the loop for long."""
+        await self._slices.wait()
         for position, child in enumerate(self.members()):
-            child.stop(reason, self._stop_kind)
+            child.stop(self._ending or "", self._stop_kind)
             if position % _SLICE == _SLICE - 1:
                 await checkpoint()
 
@@ -391,6 +407,8 @@ class Supervisor:
         self._go = None
         if self._stop_reason is None:
             self._close = trio.Event()
+            self._slices = trio.Event()
+            self._ending = None
             self._chain = None
             self._kept = False
             self.judge.begin()
@@ -425,6 +443,8 @@ class Supervisor:
         if self._chain is not None:
             self._chain.child_ended(child)
         self.judge.ended(child)
+        if self.closing and not self._children:
+            self._slices.set()
 
     def give_up(self, error: BaseException, why: str) -> None:
         """What is wrong cannot be put right here: stop every child, and fail with this."""
@@ -433,7 +453,7 @@ class Supervisor:
         if self.parent is None:
             self.system.fail(error)
             return
-        error.add_note(f"supervisor {self.path!r} gave up: {why}")
+        note(error, f"supervisor {self.path!r} gave up: {why}")
         self._failure = error
         self.keep_recipes()
         self._stop_children(f"supervisor {self.path!r} gave up")

@@ -13,7 +13,7 @@ from actors.runtime.errors import AskCycle
 
 
 class Wait(Protocol):
-    """One wait for another actor: an ask that is not answered, or a send that has no room."""
+    """One wait for another actor: for its answer, for room in its mailbox, for its start or its end."""
 
     @property
     def active(self) -> bool:

@@ -12,7 +12,7 @@ from actors.runtime.wheel import Wheel
 
 CRASH = Crash("a", "shop/a", ValueError("the order of Mr Smith"), "Order", 2, 0.25, gave_up=False)
 BUDGET = "3 restarts in 10 s"
-MORE = "%d more crashes of actors of 'shop' in one second are not written out"
+MORE = "%d more restarts of actors of 'shop' in one second are not written out"
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def test_every_second_of_a_long_flood_is_told(
             await trio.sleep(0.125)
         await trio.sleep(10)
     lines = said(caplog)
-    more = [int(line.split()[0]) for line in lines if "more crashes" in line]
+    more = [int(line.split()[0]) for line in lines if "more restarts" in line]
     assert len(lines) - len(more) + sum(more) == 3000
     assert len(lines) - len(more) == MAX_LOGGED_PER_S * 38
     assert len(more) == 38

@@ -455,7 +455,7 @@ async def test_a_permanent_child_that_keeps_returning_is_given_up(
         assert down.kind is DownKind.RETURNED
     assert messages(caplog) == [
         "actor 'sup/c' returned; restart 1 in 0.000 s",
-        "actor 'sup/c' returned and is given up after 1 restarts in 10 s",
+        "actor 'sup/c' returned and is given up after 1 restart in 10 s",
     ]
 
 
