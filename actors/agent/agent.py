@@ -19,12 +19,12 @@ from actors.agent.extension import AgentExtension, AgentRunConfig, ExternalEvent
 from actors.agent.grace import CancelGrace
 from actors.agent.handle import SessionHandle
 from actors.agent.memory import MemoryStore
-from actors.agent.ports import Clock, Model, SessionStore, Threads, TrioClock, WorkerThreads
+from actors.agent.ports import Clock, Model, SessionStore, Threads, TrioClock
 from actors.agent.run import LiveRun
 from actors.agent.session import Session
 from actors.agent.stream import RunStream
 from actors.agent.tools import Tool
-from actors.runtime import Ctx, Supervisor, System, open_system
+from actors.runtime import Supervisor, System, open_system
 from protocol import decisions
 from protocol import events as ev
 from protocol.chat import AssistantMessage, UserMessage
@@ -75,7 +75,7 @@ class Agent(AgentSessions):
         self.max_turns = max_turns
         self.clock = clock
         self.threads = threads
-        self.grace = CancelGrace(limits.cancel_grace_s)
+        self.grace = CancelGrace(supervisor.system, limits.cancel_grace_s)
         self.active_runs = 0
         self.session_id = f"{name}-{secrets.token_hex(4)}"
         # While an external event is offered to the extensions: the id of the command that brought it, or "".
@@ -257,11 +257,6 @@ def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
     return named
 
 
-async def _keep_grace(ctx: Ctx[object], grace: CancelGrace) -> None:
-    ctx.ready()
-    await grace.keep()
-
-
 @asynccontextmanager
 async def open_agent(
     model: Model,
@@ -289,7 +284,7 @@ async def open_agent(
         limits: See `protocol.limits`.
         max_turns: Model calls per run; None means `limits.max_turns`.
         clock: Unix time; None reads it once and goes on with trio's clock.
-        threads: Where blocking tools run; None means trio's worker threads.
+        threads: Where blocking tools run; None means where those of the system do: see `open_system`.
         system: An actor system to live in; None opens one.
 
     Raises:
@@ -306,7 +301,7 @@ async def open_agent(
         if system is None:
             system = await stack.enter_async_context(open_system(name=name))
         # No session has a space in its id, so none has the name of its supervisor.
-        supervisor = await system.supervise(name=f"{name}/all sessions", restart="temporary")
+        supervisor = await system.supervise(name=f"{name}/all sessions", max_children=limits.max_sessions)
         agent = Agent(
             model,
             supervisor,
@@ -318,9 +313,8 @@ async def open_agent(
             limits=limits,
             max_turns=limits.max_turns if max_turns is None else max_turns,
             clock=clock or TrioClock(time.time()),
-            threads=threads or WorkerThreads(),
+            threads=threads or system.threads,
         )
-        grace = await system.spawn(_keep_grace, agent.grace, name=f"{name}/cancel grace")
         for extension in agent.extensions:
             extension.bind(agent)
         try:
@@ -332,8 +326,6 @@ async def open_agent(
                 extension.unbind(agent)
             supervisor.stop("the agent is closed")
             with trio.move_on_after(limits.close_grace_s, shield=True):
-                await supervisor.join()
-            grace.stop("the agent is closed")
+                await supervisor.join()  # its names are free when the block ends
             with trio.move_on_after(limits.close_grace_s, shield=True):
-                await grace.join()  # its name is free when the block ends
                 await store.aclose()

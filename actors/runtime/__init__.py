@@ -29,10 +29,12 @@ from actors.runtime.supervisor import Supervisor
 from actors.runtime.system import System, open_system
 from actors.runtime.threads import InlineThreads, Threads, WorkerThreads
 from actors.runtime.tree import Node, dump_on_signal
+from actors.runtime.wheel import Alarm
 
 __all__ = [
     "ActorError",
     "ActorGone",
+    "Alarm",
     "AskCycle",
     "AskTimeout",
     "Backoff",

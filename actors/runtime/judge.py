@@ -6,7 +6,6 @@ another end is being handled is handled too.
 """
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -17,6 +16,7 @@ from actors.runtime.group import Group, Start, Strategy
 from actors.runtime.plan import Plan
 from actors.runtime.reports import Crash, Reports
 from actors.runtime.restart import Budget, Restart
+from actors.runtime.wheel import Alarm
 
 if TYPE_CHECKING:
     from actors.runtime.supervisor import Child, Supervisor
@@ -38,7 +38,7 @@ class Judge:
         self._reports = Reports(supervisor.system.wheel, supervisor.name, plan.on_crash)
         self._group = Group(plan.strategy) if plan.strategy is not Strategy.ONE_FOR_ONE else None
         self._settled = trio.lowlevel.ParkingLot()  # who waits until a group has been restarted
-        self._backoff: _GroupBackoff | None = None
+        self._backoff: Alarm | None = None
         self._times: tuple[float, ...] = ()  # of all restarts, where they share one budget
         self._failed: tuple[BaseException, str] | None = None  # what to give up with, and why, once the child has ended
 
@@ -189,7 +189,7 @@ class Judge:
         self._group.crashed(child.name)
         if self._backoff is not None:
             self._backoff.cancel()
-        self._backoff = _GroupBackoff(self._backoff_over)
+        self._backoff = Alarm(self._backoff_over)
         wheel.add(self._backoff, wheel.now() + delay)
         self._step()
 
@@ -272,24 +272,3 @@ class _Grace:
 
     def due(self) -> None:
         self._judge.overran(self._child)
-
-
-class _GroupBackoff:
-    """On the wheel: when a group may start again."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
-
-    @property
-    def active(self) -> bool:
-        return self._call is not None
-
-    def cancel(self) -> None:
-        self._call = None
-
-    def due(self) -> None:
-        call, self._call = self._call, None
-        if call is not None:
-            call()

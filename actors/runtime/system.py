@@ -33,7 +33,7 @@ from actors.runtime.supervisor import Supervisor
 from actors.runtime.threads import Threads, default_threads
 from actors.runtime.tree import Node
 from actors.runtime.walk import actors_of, node_of
-from actors.runtime.wheel import Wheel
+from actors.runtime.wheel import Alarm, Wheel
 
 M = TypeVar("M")
 Ts = TypeVarTuple("Ts")
@@ -138,6 +138,22 @@ class System:
         Actors and supervisors are stopped in the reverse order of their start, one after the other.
         """
         self._stop(reason or f"system {self.name!r} was stopped", DownKind.STOPPED)
+
+    def call_later(self, seconds: float, call: Callable[[], object]) -> Alarm:
+        """Call a function at a later time, synchronously, in trio's thread. No checkpoint.
+
+        Args:
+            seconds: From now, 0 or more.
+            call: What to call, unless the alarm was cancelled or the system has ended. What it raises is logged.
+
+        Raises:
+            ValueError: `seconds` is negative, or no number.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"a call is due in 0 s or more, not in {seconds} s")
+        alarm = Alarm(call)
+        self.wheel.add(alarm, self.wheel.now() + seconds)
+        return alarm
 
     def tree(self) -> Node:
         """Return what lives now, as data; as text with `str()`. Works while actors hang; no checkpoint."""

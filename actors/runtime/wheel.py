@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -34,6 +35,30 @@ class Due(Protocol):
     def due(self) -> None:
         """Its time has come. Synchronous; must not raise."""
         ...
+
+
+class Alarm:
+    """One call at a later time. Made by `system.call_later`."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call: Callable[[], object] | None = call
+
+    @property
+    def active(self) -> bool:
+        """True until it was called or taken back."""
+        return self._call is not None
+
+    def cancel(self) -> None:
+        """Take it back. Idempotent, no checkpoint."""
+        self._call = None
+
+    def due(self) -> None:
+        """Its time has come. Called by the wheel."""
+        call, self._call = self._call, None
+        if call is not None:
+            call()
 
 
 class Wheel:

@@ -142,6 +142,52 @@ async def test_every_second_of_a_long_flood_is_told(
     assert len(more) == 38
 
 
+async def test_a_crash_that_is_the_end_is_written_out_in_any_flood_and_takes_no_place(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    last = replace(CRASH, restart_in_s=None)
+    async with reporting() as reports:
+        for _ in range(2 * MAX_LOGGED_PER_S):
+            reports.crashed(last, BUDGET)
+        assert len(caplog.records) == 2 * MAX_LOGGED_PER_S
+        assert not reports.active
+        for _ in range(MAX_LOGGED_PER_S + 1):
+            reports.crashed(CRASH, BUDGET)
+        assert len(caplog.records) == 3 * MAX_LOGGED_PER_S
+        reports.crashed(last, BUDGET)
+        assert len(caplog.records) == 3 * MAX_LOGGED_PER_S + 1
+
+
+async def test_a_body_that_returned_and_runs_again_is_told_within_the_same_bounds(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "actors.runtime")
+    told: list[Crash] = []
+    async with reporting(told.append) as reports:
+        reports.returned("shop/a", 3, 0.5)
+        (record,) = caplog.records
+        assert (record.getMessage(), record.levelno) == ("actor 'shop/a' returned; restart 3 in 0.500 s", logging.INFO)
+        for _ in range(MAX_LOGGED_PER_S):
+            reports.returned("shop/a", 3, 0.5)
+        assert len(caplog.records) == MAX_LOGGED_PER_S
+        mock_clock.jump(1.0)
+        await wait_all_tasks_blocked()
+        assert said(caplog)[-1] == MORE % 1
+    assert told == []  # it is no crash
+
+
+async def test_a_body_that_returned_too_often_is_told_to_log_and_hook(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Crash] = []
+    async with reporting(told.append) as reports:
+        for _ in range(MAX_LOGGED_PER_S + 1):
+            reports.returned_too_often(CRASH, BUDGET)
+    assert said(caplog) == ["actor 'shop/a' returned and is given up after 3 restarts in 10 s"] * (MAX_LOGGED_PER_S + 1)
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+    assert told == [CRASH] * (MAX_LOGGED_PER_S + 1)
+    async with reporting() as reports:
+        reports.returned_too_often(CRASH, BUDGET)  # there need be no hook
+
+
 async def test_what_a_hook_raises_is_logged_and_the_next_crash_is_told_e17(caplog: pytest.LogCaptureFixture) -> None:
     told: list[Crash] = []
 
