@@ -19,7 +19,7 @@ from actors.runtime.restart import Budget, Restart
 from actors.runtime.wheel import Alarm
 
 if TYPE_CHECKING:
-    from actors.runtime.supervisor import Child, Supervisor
+    from actors.runtime.owner import Child, Owner
 
 logger = logging.getLogger("actors.runtime")
 
@@ -31,7 +31,7 @@ class Judge:
         "_backoff", "_failed", "_group", "_policy", "_reports", "_settled", "_supervisor", "_system", "_times",
     )  # fmt: skip
 
-    def __init__(self, supervisor: "Supervisor", plan: Plan) -> None:
+    def __init__(self, supervisor: "Owner", plan: Plan) -> None:
         self._supervisor = supervisor
         self._system = supervisor.system
         self._policy = plan.policy

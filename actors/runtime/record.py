@@ -20,7 +20,7 @@ from actors.runtime.reply import Reply, reply_of
 
 if TYPE_CHECKING:
     from actors.runtime.actor import Actor
-    from actors.runtime.supervisor import Supervisor
+    from actors.runtime.owner import Owner
 
 M = TypeVar("M")
 
@@ -36,7 +36,7 @@ class Record(Generic[M]):
     )  # fmt: skip
     names_its_own: ClassVar[bool] = False
 
-    def __init__(self, supervisor: "Supervisor", spec: Spec, name: str) -> None:
+    def __init__(self, supervisor: "Owner", spec: Spec, name: str) -> None:
         self.name = name
         self.supervisor = supervisor
         self.system = supervisor.system

@@ -4,11 +4,11 @@ from typing import Any
 
 from actors.runtime import waits
 from actors.runtime.actor import Actor
-from actors.runtime.supervisor import Child, Supervisor
+from actors.runtime.owner import Child, Owner
 from actors.runtime.tree import Node
 
 
-def actors_of(supervisor: Supervisor) -> list[Actor[Any]]:
+def actors_of(supervisor: Owner) -> list[Actor[Any]]:
     found: list[Actor[Any]] = []
     todo: list[Child] = [supervisor]
     while todo:
@@ -21,7 +21,7 @@ def actors_of(supervisor: Supervisor) -> list[Actor[Any]]:
 
 
 def node_of(child: Child, now: float) -> Node:
-    if isinstance(child, Supervisor):
+    if isinstance(child, Owner):
         children = tuple(node_of(each, now) for each in child.members())
         return Node(child.name, child.state, children=children, restarts=child.restarts)
     statistics = child.mailbox.statistics()

@@ -294,6 +294,7 @@ class Supervision(RuleBasedStateMachine):
                 )
                 async with trio.open_nursery() as self.askers:
                     await guest.serve()
+                    self.askers.cancel_scope.cancel()  # no time passes any more, and those who are asked may hold
 
         self.guest = Guest(main)
 
