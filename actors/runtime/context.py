@@ -184,8 +184,11 @@ class Ctx(Generic[M]):
 
         Raises:
             StashFull: As many are stashed as the mailbox holds (at least 1 may be).
+            ValueError: It is another message, or was stashed already.
         """
         actor = self._actor
+        if message is not actor.current:
+            raise ValueError(f"actor {self.name!r} can put aside the message it received last, and only once")
         limit = max(1, self._actor.mailbox.capacity)
         try:
             self._actor.mailbox.stash(message, limit)

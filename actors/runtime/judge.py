@@ -61,6 +61,7 @@ class Judge:
         """The supervisor closes: nothing is started again, and who waits for that need not."""
         if self._backoff is not None:
             self._backoff.cancel()
+        self._reports.flush()
         self._settled.unpark_all()
 
     # What children report.

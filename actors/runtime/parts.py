@@ -114,15 +114,20 @@ class ChildTask:
         except Exception as raised:
             if self._error is None:
                 raise
-            self._parts.actor.mailbox.post(self._error(raised))
+            self._post(self._error, raised)
         else:
-            self._parts.actor.mailbox.post(self._result(value))
+            self._post(self._result, value)
+
+    def _post(self, make: Callable[[Any], Any], outcome: object) -> None:
+        # One that was cancelled may end well all the same: it was past its last checkpoint, or shielded.
+        if not self._scope.cancel_called:
+            self._parts.actor.mailbox.post(make(outcome))
 
 
 class Parts:
     """Made when an incarnation first needs one of them: most actors never do."""
 
-    __slots__ = ("_all_ended", "_hooks", "actor", "cut_off", "failure", "tasks", "timers", "watching")
+    __slots__ = ("_all_ended", "_hooks", "_released", "actor", "cut_off", "failure", "tasks", "timers", "watching")
 
     def __init__(self, actor: "Actor[Any]") -> None:
         self.actor = actor
@@ -134,6 +139,7 @@ class Parts:
         #: What a task of the actor has failed with: the crash of this incarnation.
         self.failure: BaseException | None = None
         self._hooks: list[tuple[Callable[[], Awaitable[None]], float, str]] = []
+        self._released = actor.ended  # a `Ctx` may be kept longer than its actor
         self._all_ended: trio.Event | None = None
 
     # Timers.
@@ -143,6 +149,9 @@ class Parts:
         wheel = self.actor.system.wheel
         at = wheel.now() + delay_s
         timer = Timer(self, message, at, every_s)
+        if self._released:
+            timer.cancel()
+            return timer
         self.timers[timer] = None
         wheel.add(timer, at)
         return timer
@@ -151,7 +160,11 @@ class Parts:
 
     def add_task(self, task: ChildTask) -> None:
         """Start a task of the actor. It runs beside the actor, in its supervisor's nursery."""
+        if self.actor.ended:
+            return
         self.tasks[task] = None
+        if self._released:
+            task.cancel(f"actor {self.actor.path!r} has ended")
         self.actor.mailbox.expect_more()
         self.actor.start_beside(task.run, f"{self.actor.path}: {task.name}")
 
@@ -175,6 +188,8 @@ class Parts:
 
     def watch(self, other: "Actor[Any]", to: "Callable[[Down], Any] | None") -> None:
         """Have the end of another actor come as a message; at once, if it has ended."""
+        if self._released:
+            return
         if other.down is not None:
             self.actor.mailbox.post_system(other.down if to is None else to(other.down))
             return
@@ -194,6 +209,7 @@ class Parts:
 
     def release(self) -> None:
         """Let go of what needs no waiting. Idempotent, no checkpoint."""
+        self._released = True
         for timer in tuple(self.timers):
             timer.cancel()
         for other in tuple(self.watching):
@@ -207,10 +223,7 @@ class Parts:
         It is shielded: the tasks are waited for as long as they take, a hook as long as it was given.
         """
         self.release()
-        if self.tasks:
-            self._all_ended = trio.Event()
-            with trio.CancelScope(shield=True):
-                await self._all_ended.wait()
+        await self._tasks_end()
         said: list[str] = []
         while self._hooks:
             hook, within_s, name = self._hooks.pop()
@@ -218,7 +231,14 @@ class Parts:
             if problem is not None:
                 said.append(f"on_stop {name!r} {problem}")
                 logger.error("actor %r: on_stop %r %s", self.actor.path, name, problem)
+        await self._tasks_end()  # a cleanup may have started one
         return said
+
+    async def _tasks_end(self) -> None:
+        if self.tasks:
+            self._all_ended = trio.Event()
+            with trio.CancelScope(shield=True):
+                await self._all_ended.wait()
 
     async def _clean_up(self, hook: Callable[[], Awaitable[None]], within_s: float) -> str | None:
         with trio.move_on_after(within_s, shield=True) as scope:

@@ -184,6 +184,8 @@ class Ref(Generic[M_contra]):
             Exception: What the actor gave to `msg.reply.fail(...)`.
         """
         await checkpoint_if_cancelled()
+        if within != within:
+            raise ValueError("an ask may take a number of seconds, not nan")
         actor = self._actor
         task = current_task()
         asker = waits.bodies.get(task)

@@ -85,7 +85,7 @@ class Reports:
     def _may_log(self) -> bool:
         now = self._wheel.now()
         if now - self._since >= 1:
-            self._tell_more()
+            self.flush()
             self._since, self._logged = now, 0
         if self._logged < MAX_LOGGED_PER_S:
             self._logged += 1
@@ -102,9 +102,10 @@ class Reports:
 
     def due(self) -> None:
         """The second is over."""
-        self._tell_more()
+        self.flush()
 
-    def _tell_more(self) -> None:
+    def flush(self) -> None:
+        """Tell how many were not written out. Never raises."""
         more, self._more = self._more, 0
         if more:
             text = "%d more restarts of actors of %r in one second are not written out"

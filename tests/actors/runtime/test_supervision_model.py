@@ -23,6 +23,8 @@ from actors.testing import check_conservation
 
 NAMES = "abcd"
 LIMIT, WINDOW_S, BACKOFF_S = 2, 16.0, 1.0
+STRATEGIES = st.sampled_from(["one_for_one", "one_for_all", "rest_for_one"])
+RESTARTS = st.sampled_from(["permanent", "transient", "transient", "temporary"])
 
 
 @dataclass(frozen=True)
@@ -272,11 +274,8 @@ class Supervision(RuleBasedStateMachine):
         self.over = False
         self.guest: Guest | None = None
 
-    @initialize(
-        strategy=st.sampled_from(["one_for_one", "one_for_all", "rest_for_one"]),
-        shared=st.booleans(),
-    )
-    def begin(self, strategy: Any, shared: bool) -> None:
+    @initialize(strategy=STRATEGIES, shared=st.booleans(), restarts=st.tuples(RESTARTS, RESTARTS, RESTARTS))
+    def begin(self, strategy: Any, shared: bool, restarts: tuple[str, ...]) -> None:
         self.model = Model(strategy, shared)
         self.refs: list[tuple[Ref[Any], Child]] = []
         self.got: dict[int, object] = {}
@@ -297,12 +296,14 @@ class Supervision(RuleBasedStateMachine):
                     self.askers.cancel_scope.cancel()  # no time passes any more, and those who are asked may hold
 
         self.guest = Guest(main)
+        for name, restart in zip(NAMES, restarts, strict=False):
+            self.spawn_one(name, restart)
 
     @precondition(lambda self: self.over)
-    @rule(strategy=st.sampled_from(["one_for_one", "one_for_all", "rest_for_one"]), shared=st.booleans())
-    def begin_again(self, strategy: Any, shared: bool) -> None:
+    @rule(strategy=STRATEGIES, shared=st.booleans(), restarts=st.tuples(RESTARTS, RESTARTS, RESTARTS))
+    def begin_again(self, strategy: Any, shared: bool, restarts: tuple[str, ...]) -> None:
         self.teardown()
-        self.begin(strategy, shared)
+        self.begin(strategy, shared, restarts)
 
     def step(self, act: Callable[[], object]) -> None:
         async def do() -> None:
@@ -314,8 +315,11 @@ class Supervision(RuleBasedStateMachine):
             self.over = True
 
     @precondition(lambda self: not self.over and not (self.model.strategy != "one_for_one" and self.model.due))
-    @rule(name=st.sampled_from(NAMES), restart=st.sampled_from(["permanent", "transient", "transient", "temporary"]))
-    def spawn(self, name: str, restart: Any) -> None:
+    @rule(name=st.sampled_from(NAMES), restart=RESTARTS)
+    def spawn(self, name: str, restart: str) -> None:
+        self.spawn_one(name, restart)
+
+    def spawn_one(self, name: str, restart: Any) -> None:
         taken = any(child.name == name for child in self.model.children)
 
         async def do() -> None:
@@ -342,8 +346,16 @@ class Supervision(RuleBasedStateMachine):
         return self.numbers
 
     @precondition(lambda self: self.refs and not self.over)
-    @rule(data=st.data(), what=st.sampled_from(["say", "fail", "fail", "leave", "hold", "hold"]))
+    @rule(data=st.data(), what=st.sampled_from(["say", "leave", "hold", "hold"]))
     def tell(self, data: st.DataObject, what: str) -> None:
+        self.tell_one(data, what)
+
+    @precondition(lambda self: self.refs and not self.over)
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        self.tell_one(data, "fail")
+
+    def tell_one(self, data: st.DataObject, what: str) -> None:
         ref, child = self.pick(data)
         # No two holds are equally long, so that no two events are at the same time. All are exact as binary fractions.
         seconds = data.draw(st.sampled_from([0.5, 2.0, 8.0])) + self.number() / 4096 if what == "hold" else 0
