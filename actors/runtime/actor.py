@@ -43,6 +43,13 @@ class Actor(Record[M]):
 
     # Start, stop, end.
 
+    def launch(self, nursery: trio.Nursery) -> None:
+        """Run it in a nursery. No checkpoint."""
+        assert self.spec is not None
+        run = self._run_with_nursery if self.spec.own_nursery else self._run
+        # Not in the spawner's context: a restart has no spawner, and a request's variables are not the actor's.
+        self.system.context.run(lambda: nursery.start_soon(run, name=f"actor {self.path}"))
+
     async def start(self, nursery: trio.Nursery) -> None:
         """Run it in a nursery and wait until it is ready, or has ended without an error.
 
@@ -54,10 +61,7 @@ class Actor(Record[M]):
         body = waits.bodies.get(self._starter)
         if body is not None:  # its own start may ask whom it is started by
             waits.begin(body, self, _Until(lambda: self._starter is not None))
-        assert self.spec is not None
-        run = self._run_with_nursery if self.spec.own_nursery else self._run
-        # Not in the spawner's context: a restart has no spawner, and a request's variables are not the actor's.
-        self.system.context.run(lambda: nursery.start_soon(run, name=f"actor {self.path}"))
+        self.launch(nursery)
 
         def abort(_: RaiseCancelT) -> Abort:
             self._starter = None

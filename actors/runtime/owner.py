@@ -126,8 +126,8 @@ class Owner:
         self.system.registry.reserve(name)
         return self.nursery
 
-    async def start_actor(self, name: str, spec: Spec) -> Actor[Any]:
-        """Start an actor and wait until it is ready."""
+    def make_actor(self, name: str, spec: Spec) -> tuple[Actor[Any], trio.Nursery]:
+        """Make a child that is to be started now, and return it with the nursery for it."""
         nursery = self._check_room(name)
         try:
             actor: Actor[Any] = Actor(self, spec, name)
@@ -137,6 +137,11 @@ class Owner:
         self._children[name] = actor
         self.judge.joined(name)
         self.system.count_started()
+        return actor, nursery
+
+    async def start_actor(self, name: str, spec: Spec) -> Actor[Any]:
+        """Start an actor and wait until it is ready."""
+        actor, nursery = self.make_actor(name, spec)
         await actor.start(nursery)
         return actor
 

@@ -4,9 +4,10 @@ It decides what may be asked of one, and with which words it refuses. It must no
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 from actors.runtime.context import Ctx
+from actors.runtime.errors import NotAccepting
 from actors.runtime.group import Strategy, StrategyName
 from actors.runtime.overflow import Overflow
 from actors.runtime.owner import Owner
@@ -66,15 +67,43 @@ class Supervisor(Owner):
             TypeError, ValueError: An argument is not what is said above.
             Exception: What `body` raised before it was ready. Its name is free then, and it is not restarted.
         """
-        _check_body(body)
-        if name is None:
-            name = f"{getattr(body, '__name__', 'actor')}-{self.system.next_number()}"
-        own = None if restart is None else word(Restart, restart, "restart")
-        _check_grace(stop_grace_s)
-        spec = Spec(body, args, mailbox_size, overflow, own_nursery, own, stop_grace_s, on_end)
+        spec = _spec(body, args, mailbox_size, overflow, own_nursery, restart, stop_grace_s, on_end)
         await self.judge.wait_settled()
-        actor = await self.start_actor(name, spec)
+        actor = await self.start_actor(self._name_for(body) if name is None else name, spec)
         return actor.ref
+
+    def spawn_nowait(
+        self,
+        body: Callable[[Ctx[M], *Ts], Awaitable[None]],
+        *args: *Ts,
+        name: str | None = None,
+        mailbox_size: int = 64,
+        overflow: Overflow = "wait",
+        own_nursery: bool = False,
+        restart: RestartName | Restart | None = None,
+        stop_grace_s: float | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> Ref[M]:
+        """Start an actor without waiting for it to be ready. No checkpoint.
+
+        Its messages wait in its mailbox until it is. What its start raises is its crash, as nobody waits for it: it is
+        logged, told to `on_crash` and in `Down`, and not followed by a restart. Arguments as in `spawn`.
+
+        Raises:
+            NameTaken: Another actor or supervisor that has not ended has this name.
+            NotAccepting: The supervisor or the system is closing, or is restarting a group.
+            TooManyChildren: It has `max_children`.
+            TypeError, ValueError: An argument is not what `spawn` says.
+        """
+        spec = _spec(body, args, mailbox_size, overflow, own_nursery, restart, stop_grace_s, on_end)
+        if self.judge.restarting:
+            raise NotAccepting(self.name)
+        actor, nursery = self.make_actor(self._name_for(body) if name is None else name, spec)
+        actor.launch(nursery)
+        return actor.ref
+
+    def _name_for(self, body: object) -> str:
+        return f"{getattr(body, '__name__', 'actor')}-{self.system.next_number()}"
 
     async def supervise(
         self,
@@ -129,6 +158,22 @@ class Supervisor(Owner):
         plan = Plan(policy, which, max_children, stop_grace_s, on_crash or self.system.on_crash)
         await self.judge.wait_settled()
         return await self.start_supervisor(Recipe(name, plan=plan))
+
+
+def _spec(
+    body: Callable[..., Awaitable[None]],
+    args: tuple[Any, ...],
+    mailbox_size: int,
+    overflow: Overflow,
+    own_nursery: bool,
+    restart: RestartName | Restart | None,
+    stop_grace_s: float | None,
+    on_end: Callable[[], None] | None,
+) -> Spec:
+    _check_body(body)
+    _check_grace(stop_grace_s)
+    own = None if restart is None else word(Restart, restart, "restart")
+    return Spec(body, args, mailbox_size, overflow, own_nursery, own, stop_grace_s, on_end)
 
 
 def _check_body(body: object) -> None:
