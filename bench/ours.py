@@ -133,14 +133,22 @@ def fanout_per_second(n: int, receivers: int) -> float:
     return trio.run(run)
 
 
-def spawns_per_second(n: int) -> float:
-    """Return how many actors per second are spawned, one after the other, until all of them wait."""
+def spawns_per_second(n: int, *, ready: bool) -> float:
+    """Return how many actors per second are spawned until all of them wait.
+
+    Args:
+        n: How many.
+        ready: Each is waited for until it is ready, before the next is spawned; else they get ready together.
+    """
 
     async def run() -> float:
         async with open_system() as system:
             gc.collect()
             before = time.perf_counter()
-            refs = [await system.spawn(idle, mailbox_size=BUFFER) for _ in range(n)]
+            if ready:
+                refs = [await system.spawn(idle, mailbox_size=BUFFER) for _ in range(n)]
+            else:
+                refs = [system.spawn_nowait(idle, mailbox_size=BUFFER) for _ in range(n)]
             await trio.testing.wait_all_tasks_blocked()
             took = time.perf_counter() - before
             return len(refs) / took

@@ -1,6 +1,6 @@
 """The gateway: owns the listeners and the connections of one agent, and lets go of both in bounded time.
 
-OPEN -> DRAINING -> CLOSED. Each connection is one task, isolated from all others; none outlives the block that opened
+OPEN -> DRAINING -> CLOSED. Each connection is an actor, isolated from all others; none outlives the block that opened
 the gateway. Knows nothing of what is said on a link.
 """
 
@@ -20,7 +20,7 @@ from actors.gateway.listener import accept_forever, open_listeners
 from actors.gateway.ports import ServedAgent
 from actors.gateway.watch import EventEncoder
 from actors.gateway.websocket import GOING_AWAY, SocketClosed, open_socket
-from actors.runtime import Ctx, Replies, open_system
+from actors.runtime import ActorError, Ctx, Ref, Replies, Supervisor, open_system
 from protocol.limits import DEFAULT_LIMITS, Limits
 
 logger = logging.getLogger("actors.gateway")
@@ -31,13 +31,22 @@ _FULL = Refused(503, "no more connections are taken", (("Retry-After", "1"),))
 _DRAINING = Refused(503, "this gateway is closing", (("Retry-After", "5"),))
 
 
-class _Connection:
-    """One accepted stream, from accept to the last byte."""
+class Connection:
+    """One accepted stream, from accept to the last byte.
 
-    __slots__ = ("link", "scope")
+    Attributes:
+        full: There are too many: it is only told so.
+        ref: Its actor.
+        link: What is said on it, once the upgrade was granted.
+    """
 
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
+    __slots__ = ("full", "link", "name", "ref", "stream")
+
+    def __init__(self, stream: trio.SocketStream, name: str, *, full: bool) -> None:
+        self.stream = stream
+        self.name = name
+        self.full = full
+        self.ref: Ref[object] | None = None
         self.link: Link | None = None
 
 
@@ -58,7 +67,7 @@ class Gateway:
         self._access = access
         self._limits = limits
         self._encoder = EventEncoder()
-        self._connections: set[_Connection] = set()
+        self._connections: set[Connection] = set()
         self._clients: dict[str, Link] = {}
         self._numbers = itertools.count(1)
         self._listeners: list[trio.SocketListener] = []
@@ -76,11 +85,17 @@ class Gateway:
         """How many connections are open, those included that have not said who they are."""
         return len(self._connections)
 
-    def start(self, listeners: list[trio.SocketListener], nursery: trio.Nursery) -> None:
-        """Accept from `listeners`, which become the gateway's own, and serve the connections in `nursery`."""
+    def start(self, listeners: list[trio.SocketListener], nursery: trio.Nursery, links: Supervisor) -> None:
+        """Accept from `listeners`, which become the gateway's own.
+
+        Args:
+            listeners: Where to accept.
+            nursery: For what outlives a connection.
+            links: Whose children the connections are, an actor each: what happens to one reaches no other.
+        """
         self._listeners = listeners
         for listener in listeners:
-            nursery.start_soon(accept_forever, listener, partial(self._serve, nursery), nursery)
+            nursery.start_soon(accept_forever, listener, partial(self._accept, nursery, links))
 
     async def drain(self, code: int = RESTARTING, reason: str = "") -> None:
         """Take no more connections, close those there are with `code`, and return when they are gone. A checkpoint.
@@ -102,7 +117,8 @@ class Gateway:
         with trio.move_on_after(self._limits.drain_deadline_s):
             await self._wait_empty()
         for connection in list(self._connections):
-            connection.scope.cancel(reason="the gateway is closing")
+            if connection.ref is not None:
+                connection.ref.stop("the gateway is closing")
         await self._wait_empty()
 
     async def _wait_empty(self) -> None:
@@ -114,29 +130,37 @@ class Gateway:
 
     # ---- one connection
 
-    async def _serve(self, nursery: trio.Nursery, stream: trio.SocketStream) -> None:
+    def _accept(self, nursery: trio.Nursery, links: Supervisor, stream: trio.SocketStream) -> None:
         name = f"link {next(self._numbers)} from {_peer(stream)}"
-        connection = _Connection()
         full = len(self._connections) >= self._limits.max_connections
+        connection = Connection(stream, name, full=full)
         if not full:
             self._connections.add(connection)
+        gone = partial(self._gone, connection)
         try:
-            with connection.scope:
-                if full:
-                    await _refuse(stream, _FULL, 0)
-                else:
-                    await self._admit(nursery, stream, connection, name)
-        except* Exception as failed:
-            logger.error("%s failed: %s", name, ", ".join(_kinds(failed)), exc_info=failed)
-        finally:
-            # Synchronous: the descriptor is gone in the step in which the connection is no longer counted.
-            stream.socket.close()
-            self._connections.discard(connection)
-            if not self._connections:
-                self._empty.set()
+            connection.ref = links.spawn_nowait(
+                link_actor, self, nursery, connection, name=name, mailbox_size=0, on_end=gone
+            )
+        except ActorError as refused:  # the gateway is at its end, or far too many are being refused
+            logger.info("%s not served: %s", name, refused)
+            gone()
+
+    def _gone(self, connection: Connection) -> None:
+        # Synchronous: the descriptor is gone in the step in which the connection is no longer counted.
+        connection.stream.socket.close()
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    async def serve(self, nursery: trio.Nursery, connection: Connection) -> None:
+        """Serve a connection to its end. Its actor runs it."""
+        if connection.full:
+            await _refuse(connection.stream, _FULL, 0)
+        else:
+            await self._admit(nursery, connection.stream, connection, connection.name)
 
     async def _admit(
-        self, nursery: trio.Nursery, stream: trio.SocketStream, connection: _Connection, name: str
+        self, nursery: trio.Nursery, stream: trio.SocketStream, connection: Connection, name: str
     ) -> None:
         head = await read_head(stream, self._access, self._limits)
         if self._draining and head is not None:
@@ -151,7 +175,7 @@ class Gateway:
                 await self._run_link(nursery, stream, head, connection, name)
 
     async def _run_link(
-        self, nursery: trio.Nursery, stream: trio.SocketStream, upgrade: Upgrade, connection: _Connection, name: str
+        self, nursery: trio.Nursery, stream: trio.SocketStream, upgrade: Upgrade, connection: Connection, name: str
     ) -> None:
         try:
             async with open_socket(stream, upgrade, self._limits) as socket:
@@ -221,7 +245,9 @@ async def open_gateway(
         gateway = Gateway(agent, access, limits, host, bound)
         async with open_system(name="gateway") as system:
             name = f"gateway on port {bound}"
-            ref = await system.spawn(gateway_actor, gateway, listeners, name=name, own_nursery=True)
+            # Twice as many as are served: those beyond are told that they are too many.
+            links = await system.supervise(name="links", max_children=2 * limits.max_connections)
+            ref = await system.spawn(gateway_actor, gateway, listeners, links, name=name, own_nursery=True)
             try:
                 yield gateway
             finally:
@@ -242,12 +268,20 @@ class Drain(Replies[None]):
         self.reason = reason
 
 
-async def gateway_actor(ctx: Ctx[Drain], gateway: Gateway, listeners: list[trio.SocketListener]) -> None:
-    """The actor that owns the listeners; the links are tasks in its nursery."""
-    gateway.start(listeners, ctx.nursery)
+async def gateway_actor(
+    ctx: Ctx[Drain], gateway: Gateway, listeners: list[trio.SocketListener], links: Supervisor
+) -> None:
+    """The actor that owns the listeners; the connections are actors under `links`."""
+    gateway.start(listeners, ctx.nursery, links)
     async for message in ctx:
         await gateway.drain(message.code, message.reason)
         message.reply.send(None)
+
+
+async def link_actor(ctx: Ctx[object], gateway: Gateway, nursery: trio.Nursery, connection: Connection) -> None:
+    """The actor of one connection. It takes no messages: what it does comes from its socket and from sessions."""
+    ctx.ready()
+    await gateway.serve(nursery, connection)
 
 
 async def _refuse(stream: trio.SocketStream, refused: Refused, linger_s: float) -> None:
@@ -267,11 +301,3 @@ def _peer(stream: trio.SocketStream) -> str:
     except OSError:
         return "nowhere"
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else "a socket"
-
-
-def _kinds(group: BaseExceptionGroup[Exception]) -> Iterable[str]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _kinds(error)
-        else:
-            yield type(error).__name__

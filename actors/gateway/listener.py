@@ -1,11 +1,11 @@
 """Accepts connections, and goes on accepting: running out of descriptors, or one bad connection, ends nothing.
 
-Knows no HTTP and no websockets; hands each stream on to a task of its own.
+Knows no HTTP and no websockets; hands each stream on.
 """
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import trio
 
@@ -33,15 +33,13 @@ async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
 
 async def accept_forever(
     listener: trio.abc.Listener[trio.SocketStream],
-    handle: Callable[[trio.SocketStream], Awaitable[None]],
-    nursery: trio.Nursery,
+    handle: Callable[[trio.SocketStream], None],
 ) -> None:
-    """Start `handle(stream)` in `nursery` for each connection, until the listener is closed. A checkpoint.
+    """Call `handle(stream)` for each connection, until the listener is closed. A checkpoint.
 
     Args:
         listener: Stays the caller's; close it to end this.
-        handle: Owns the stream and must not raise: what it raises would end the nursery.
-        nursery: Where the connections live.
+        handle: Owns the stream from then on, must not wait and must not raise: what it raises would end this.
     """
     exhausted = False
     while True:
@@ -63,4 +61,4 @@ async def accept_forever(
         if exhausted:
             logger.info("connections are accepted again")
             exhausted = False
-        nursery.start_soon(handle, stream)
+        handle(stream)

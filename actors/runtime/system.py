@@ -106,6 +106,29 @@ class System:
             on_end=on_end,
         )
 
+    def spawn_nowait(
+        self,
+        body: Callable[[Ctx[M], *Ts], Awaitable[None]],
+        *args: *Ts,
+        name: str | None = None,
+        mailbox_size: int = 64,
+        overflow: Overflow = "wait",
+        own_nursery: bool = False,
+        stop_grace_s: float | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> Ref[M]:
+        """Start an actor without waiting for it to be ready. As `Supervisor.spawn_nowait`; no checkpoint."""
+        return self._root.spawn_nowait(
+            body,
+            *args,
+            name=name,
+            mailbox_size=mailbox_size,
+            overflow=overflow,
+            own_nursery=own_nursery,
+            stop_grace_s=stop_grace_s,
+            on_end=on_end,
+        )
+
     async def supervise(
         self,
         *,

@@ -25,7 +25,8 @@ def test_a_fan_out_reaches_every_actor() -> None:
 
 
 def test_actors_are_spawned() -> None:
-    assert ours.spawns_per_second(5) > 0
+    assert ours.spawns_per_second(5, ready=True) > 0
+    assert ours.spawns_per_second(5, ready=False) > 0
 
 
 async def test_idle_actors_wait_for_messages() -> None:

@@ -597,7 +597,8 @@ async def test_the_gateway_is_an_actor_that_drains_when_it_is_asked_to() -> None
         port = listeners[0].socket.getsockname()[1]
         limits = Limits(drain_deadline_s=0.1)  # this client never says who it is
         gateway = Gateway(agent, make_access("127.0.0.1", port, make_token()), limits, "127.0.0.1", port)
-        ref = await system.spawn(gateway_actor, gateway, listeners, own_nursery=True)
+        links = await system.supervise(name="links", max_children=10)
+        ref = await system.spawn(gateway_actor, gateway, listeners, links, own_nursery=True)
         await trio.testing.wait_all_tasks_blocked()
         client = await trio.open_tcp_stream("127.0.0.1", port)
         with trio.fail_after(10):
