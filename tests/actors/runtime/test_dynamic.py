@@ -1,10 +1,12 @@
 """Dynamic supervisors: many children that come and go, at most so many at a time, and that stop together."""
 
 import logging
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import trio
+from trio.lowlevel import checkpoint
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.runtime import (
@@ -129,17 +131,17 @@ async def test_a_stop_of_many_lets_others_run_in_between() -> None:
         async def other() -> None:
             while not ended.is_set():
                 turns.append(sum(ref.alive for ref in pool.children))
-                await trio.sleep(0)
+                await checkpoint()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            await trio.sleep(0)
+            await checkpoint()
             pool.stop()
             await pool.join()
             ended.set()
         # 64 at a time: the others have a turn after each.
         assert len({count for count in turns if 0 < count < 1000}) >= 1000 // 64 - 1
-        drops = [before - after for before, after in zip(turns, turns[1:], strict=False)]
+        drops = [before - after for before, after in pairwise(turns)]
         assert max(drops) <= 3 * 64
 
 
@@ -204,9 +206,7 @@ async def test_with_a_shared_budget_it_gives_up_and_all_its_children_stop(autoju
         await trio.sleep(2)
         refs[1].tell("crash")
         downs = [await ref.join() for ref in (refs[0], refs[2], short)]
-        assert {(down.kind, down.reason) for down in downs} == {
-            (DownKind.STOPPED, "supervisor 'top/pool' gave up")
-        }
+        assert {(down.kind, down.reason) for down in downs} == {(DownKind.STOPPED, "supervisor 'top/pool' gave up")}
         await trio.sleep(20)
         assert sorted(ref.name for ref in pool.children) == ["p0", "p1", "p2"]
         assert pool.restarts == 1
@@ -278,7 +278,7 @@ async def test_spawns_that_race_with_the_stop_start_or_are_refused_but_leave_not
         async with trio.open_nursery() as nursery:
             for _ in range(8):
                 nursery.start_soon(one)
-            await trio.sleep(0)
+            await checkpoint()
             nursery.start_soon(trio.sleep, 0)
             pool.stop()
         await pool.join()

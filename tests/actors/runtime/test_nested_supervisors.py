@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.lowlevel import checkpoint
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.runtime import ActorGone, Backoff, Crash, Ctx, DownKind, Ref, Supervisor, open_system
@@ -77,7 +78,6 @@ async def test_what_nobody_handles_comes_out_of_the_block_as_the_one_error_with_
     error = caught.value
     assert (type(error), error.args, error.__cause__) == (ValueError, ("b",), None)
     assert not isinstance(error.__context__, BaseExceptionGroup)
-    path = "/".join(levels)
     paths = ["/".join(levels[:n]) for n in range(len(levels), 0, -1)]
     assert error.__notes__ == [
         f"in actor '{paths[0]}/b', while handling str",
@@ -332,11 +332,9 @@ async def test_two_that_give_up_at_once_are_both_told(autojump_clock: MockClock,
     with pytest.raises(ExceptionGroup) as caught:
         async with open_system() as system:
             for name in "xy":
-                sup = await system.supervise(
-                    name=name, strategy="one_for_all", restart="permanent", intensity=(0, 1.0)
-                )
+                sup = await system.supervise(name=name, strategy="one_for_all", restart="permanent", intensity=(0, 1.0))
                 refs = await family.spawn(sup, {"x": "a", "y": "b"}[name])
-                await trio.sleep(0)
+                await checkpoint()
                 refs.popitem()[1].tell("crash") if name == "y" else None
             system.registry.lookup("a").tell("crash")  # type: ignore[union-attr]
             await trio.sleep_forever()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.lowlevel import checkpoint
 
 from actors.runtime import (
     ActorError,
@@ -71,7 +72,7 @@ class Life:
         ctx.on_stop(self.cleanup, within=3.0)
         try:
             await trio.sleep(0.1)
-            await trio.sleep(0)
+            await checkpoint()
             ctx.ready()
             async for message in ctx:
                 match message:
@@ -87,7 +88,7 @@ class Life:
 
     async def cleanup(self) -> None:
         await trio.sleep(0.1)
-        await trio.sleep(0)
+        await checkpoint()
         self.cleanups += 1
 
     async def watcher(self, ctx: Ctx[Any]) -> None:
@@ -155,7 +156,7 @@ async def restart_a_group(life: Life, system: System, watcher: Ref[Any]) -> None
 
 
 async def escalate(life: Life, system: System, watcher: Ref[Any]) -> None:
-    sup, refs = await grow(life, system, watcher)
+    _, refs = await grow(life, system, watcher)
     for _ in range(3):
         refs["a"].tell("crash")
         refs["c"].tell(1)
@@ -257,7 +258,6 @@ def own_waits(scenario: Scenario, tasks: str) -> list[int]:
 def test_a_stop_of_anything_at_any_moment_leaves_nothing_r11(scenario: Scenario, what: str) -> None:
     for n in checkpoints(scenario):
         life = Life()
-        systems: list[System] = []
 
         run(around(life, scenario), seed=0, fault=inject(n, lambda life=life: life.strike(what)))
         life.check()

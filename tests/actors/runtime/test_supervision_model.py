@@ -209,6 +209,10 @@ class Model:
                 self.work(child)
         while ready := [c for c in self.children if self.due.get(c, self.now + 1) <= self.now]:
             self.start(ready[0])
+            if len(ready) > 1 and ready[1].life == "down" and self.due[ready[1]] > self.now:
+                # Its start had been ordered, and is taken back before its body runs: a life without length.
+                ready[1].paused_s += self.now - ready[1].down_since
+                self.go_down(ready[1])
 
 
 class Guest:

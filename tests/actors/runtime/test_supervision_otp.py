@@ -210,9 +210,7 @@ async def test_a_start_that_fails_in_a_restart_begins_it_again_and_counts(
         assert system.statistics().crashes == 3
 
 
-async def test_rest_for_one_begins_again_at_the_child_that_did_not_start(
-    autojump_clock: MockClock, team: Team
-) -> None:
+async def test_rest_for_one_begins_again_at_the_child_that_did_not_start(autojump_clock: MockClock, team: Team) -> None:
     async with open_system() as system:
         sup = await system.supervise(name="sup", strategy="rest_for_one", restart="transient", backoff=AT_ONCE)
         team.bad_starts = {"b": [2]}
@@ -548,9 +546,7 @@ async def test_with_a_budget_of_its_own_a_child_that_uses_it_up_ends_alone_r13(
         assert (await team.refs["a"].join()).kind is DownKind.CRASHED
 
 
-async def test_a_supervisor_that_gives_up_stops_what_is_left_in_reverse(
-    autojump_clock: MockClock, team: Team
-) -> None:
+async def test_a_supervisor_that_gives_up_stops_what_is_left_in_reverse(autojump_clock: MockClock, team: Team) -> None:
     with pytest.raises(ValueError, match="b"):
         async with open_system() as system:
             sup = await system.supervise(name="sup", strategy="one_for_all", restart="permanent", intensity=(0, 1.0))
@@ -607,3 +603,34 @@ async def test_a_draining_child_of_a_restarted_group_finishes_what_it_has(
         ref.drain()
         down = await ref.join()
         assert (down.kind, down.handled, trio.current_time()) == (DownKind.DRAINED, 1, pytest.approx(5))
+
+
+async def test_a_supervisor_that_stops_starts_nobody_again_whose_turn_has_not_come(
+    autojump_clock: MockClock, team: Team
+) -> None:
+    async with open_system() as system:
+        sup = await system.supervise(name="sup", restart="transient", backoff=Backoff(first_s=1.0, jitter=0.0))
+        await team.spawn(sup, "ab")
+        team.end_s = {"b": 3.0}
+        team.since()
+        team.refs["a"].tell("crash")
+        await wait_all_tasks_blocked()
+        sup.stop()  # b takes longer to end than a has to wait
+        await sup.join()
+        assert team.since() == "!a -a -b"
+
+
+async def test_a_start_that_was_ordered_as_the_supervisor_gives_up_is_not_made(
+    autojump_clock: MockClock, team: Team
+) -> None:
+    with pytest.raises(ValueError, match="a"):
+        async with open_system() as system:
+            sup = await system.supervise(
+                name="sup", strategy="one_for_all", restart="transient", intensity=(1, 10.0), backoff=AT_ONCE
+            )
+            await team.spawn(sup, "abc")
+            team.since()
+            team.refs["a"].tell("crash")
+            team.refs["a"].tell("crash")  # handled as soon as it is up again: b is the next to start then
+            await trio.sleep(1)
+    assert team.since() == "!a -a -c -b +a !a -a"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import trio
+from trio.lowlevel import checkpoint
 
 from actors.runtime import ActorGone, Backoff, Ctx, Down, DownKind, Ref, Replies, open_system
 from actors.testing import check_conservation, seeds
@@ -23,12 +24,12 @@ async def counter(ctx: Ctx[Any]) -> None:
         match message:
             case Add(n):
                 total += n
-                await trio.sleep(0)
+                await checkpoint()
                 message.reply.send(total)
             case "crash":
                 raise ValueError(ctx.name)
             case _:
-                await trio.sleep(0)
+                await checkpoint()
 
 
 async def ask(ref: Ref[Any], outcomes: list[str]) -> None:
@@ -48,7 +49,7 @@ async def test_asks_that_race_with_a_stop_end_once_each() -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(6):
                 nursery.start_soon(ask, ref, outcomes)
-            await trio.sleep(0)
+            await checkpoint()
             nursery.start_soon(trio.sleep, 0)
             ref.stop("enough")
         assert len(outcomes) == 6
@@ -67,7 +68,7 @@ async def test_asks_that_race_with_crashes_are_answered_or_gone_and_tells_are_ke
 
         async def crash() -> None:
             ref.tell("crash")
-            await trio.sleep(0)
+            await checkpoint()
             ref.tell(1)
 
         async with trio.open_nursery() as nursery:
@@ -88,7 +89,7 @@ async def test_a_watch_that_races_with_the_end_tells_it_once() -> None:
 
     async def watcher(ctx: Ctx[Any], other: Ref[Any]) -> None:
         ctx.ready()
-        await trio.sleep(0)
+        await checkpoint()
         ctx.watch(other)
         async for message in ctx:
             told.append(message)
@@ -101,7 +102,7 @@ async def test_a_watch_that_races_with_the_end_tells_it_once() -> None:
         async with trio.open_nursery() as nursery:
 
             async def end(how: Any) -> None:
-                await trio.sleep(0)
+                await checkpoint()
                 how()
 
             for how in (lambda: ref.tell("crash"), lambda: ref.stop(), lambda: ref.drain()):
@@ -120,13 +121,13 @@ async def test_a_drain_that_races_with_a_crash_loses_nothing() -> None:
 
         async def tell(message: object) -> None:
             nonlocal accepted
-            await trio.sleep(0)
+            await checkpoint()
             accepted += ref.tell(message)
 
         async with trio.open_nursery() as nursery:
             for message in (1, "crash", 2, "crash", 3):
                 nursery.start_soon(tell, message)
-            await trio.sleep(0)
+            await checkpoint()
             ref.drain()
         down = await ref.join()
         assert (down.kind, down.handled) == (DownKind.DRAINED, accepted)
@@ -140,7 +141,7 @@ async def test_the_ordered_stop_is_in_reverse_whoever_else_ends_meanwhile() -> N
         refs: list[Ref[Any]] = [await sup.spawn(counter, name=name) for name in "abcde"]
         refs[1].tell("crash")
         refs[3].tell("crash")
-        await trio.sleep(0)
+        await checkpoint()
         sup.stop()
         await sup.join()
     assert "".join(ends) in ("edcba", "decba", "bedca", "dbeca", "bdeca", "debca")
@@ -166,7 +167,7 @@ async def test_a_group_that_crashes_all_over_comes_back_whole() -> None:
         async with trio.open_nursery() as nursery:
 
             async def crash(ref: Ref[Any]) -> None:
-                await trio.sleep(0)
+                await checkpoint()
                 ref.tell("crash")
                 ref.tell(1)
 
