@@ -177,7 +177,7 @@ class Actor(Record[M]):
                             self._body_returned()
                 finally:
                     if self._parts is not None:
-                        await self._end_parts()
+                        await self._end_parts()  # noqa: ASYNC102 - shielded in there, each part in its own way
                 if not (self._goes_on() and await self._starts_again()):
                     return
         finally:
@@ -204,7 +204,7 @@ class Actor(Record[M]):
                             raise rest from None  # noqa: ASYNC104
                 finally:
                     if self._parts is not None:
-                        await self._end_parts()
+                        await self._end_parts()  # noqa: ASYNC102 - shielded in there, each part in its own way
                 if not (self._goes_on() and await self._starts_again()):
                     return
         finally:

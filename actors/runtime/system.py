@@ -319,7 +319,7 @@ class _Stragglers:
         self._system.report_stragglers()
 
 
-async def _raise(error: BaseException) -> None:
+async def _raise(error: BaseException) -> None:  # noqa: ASYNC124 - it is a task
     raise error  # at once: a second one that comes in the same moment is not lost
 
 
@@ -355,7 +355,7 @@ async def open_system(
             failed = True
             try:
                 # Not `nursery.start`: cancelled in there, it would wait for what only `close` ends.
-                nursery.start_soon(system.run, nursery)
+                nursery.start_soon(system.run, nursery)  # noqa: ASYNC113
                 await system.serving.wait()
                 observe.opened(system)
                 yield system

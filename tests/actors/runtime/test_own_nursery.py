@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from actors.runtime import Backoff, ActorGone, Ctx, DownKind, open_system
+from actors.runtime import ActorGone, Backoff, Ctx, DownKind, open_system
 
 
 async def serve(ctx: Ctx[str], log: list[str]) -> None:

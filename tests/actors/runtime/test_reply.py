@@ -5,9 +5,8 @@ import msgspec
 import outcome
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
-
 from trio.lowlevel import Task
+from trio.testing import wait_all_tasks_blocked
 
 from actors.runtime.reply import NOBODY, Replies, Reply, attach, detach, is_expired, reply_of
 
