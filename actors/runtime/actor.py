@@ -170,9 +170,9 @@ class Actor(Record[M]):
                             await checkpoint_if_cancelled()
                             await self.spec.body(Ctx(self), *self.spec.args)
                         except BaseException as error:  # noqa: ASYNC103 - what is not the body's own goes on
-                            rest = self._body_raised(error)
-                            if rest is not None:
-                                raise rest from None  # noqa: ASYNC104 - Cancelled, to its scope
+                            if self._goes_through(error):
+                                raise
+                            _raise_rest(self._body_raised(error))
                         else:
                             self._body_returned()
                 finally:
@@ -199,9 +199,9 @@ class Actor(Record[M]):
                             self._body_returned()
                             self._scope.cancel(reason=f"the body of actor {self.path!r} has ended")
                     except BaseException as error:  # noqa: ASYNC103 - as in `_run`
-                        rest = self._body_raised(error)
-                        if rest is not None:
-                            raise rest from None  # noqa: ASYNC104
+                        if self._goes_through(error):
+                            raise
+                        _raise_rest(self._body_raised(error))
                 finally:
                     if self._parts is not None:
                         await self._end_parts()  # noqa: ASYNC102 - shielded in there, each part in its own way
@@ -220,6 +220,13 @@ class Actor(Record[M]):
 
     def _body_returned(self) -> None:
         self._kind = DownKind.DRAINED if self.draining else DownKind.RETURNED
+
+    def _goes_through(self, error: BaseException) -> bool:
+        """Return whether an error that left the body is nothing but the actor's own cancel: the usual end."""
+        return type(error) is trio.Cancelled and error.__context__ is None and self._cancelled()
+
+    def _cancelled(self) -> bool:
+        return self._scope is not None and self._scope.cancel_called
 
     @enable_ki_protection
     def _body_raised(self, error: BaseException) -> BaseException | None:
@@ -367,6 +374,15 @@ class Actor(Record[M]):
             self.interrupt("the watch raised")
             return
         self.mailbox.post_system(notice)
+
+
+def _raise_rest(rest: BaseException | None) -> None:
+    # In a frame of its own: a frame that keeps what it raises is garbage that only the collector finds.
+    if rest is not None:
+        try:
+            raise rest from None
+        finally:
+            del rest
 
 
 class _Until:

@@ -7,6 +7,7 @@ Whatever is hit, and when: nothing hangs, no name, task or timer is left, every 
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from actors.runtime import (
     System,
     open_system,
 )
+from actors.runtime.group import Strategy
 from actors.testing import Fault, every_checkpoint, inject, run
 
 AT_ONCE = Backoff(first_s=0.0, jitter=0.0)
@@ -258,8 +260,7 @@ def own_waits(scenario: Scenario, tasks: str) -> list[int]:
 def test_a_stop_of_anything_at_any_moment_leaves_nothing_r11(scenario: Scenario, what: str) -> None:
     for n in checkpoints(scenario):
         life = Life()
-
-        run(around(life, scenario), seed=0, fault=inject(n, lambda life=life: life.strike(what)))
+        run(around(life, scenario), seed=0, fault=inject(n, partial(life.strike, what)))
         life.check()
         assert life.cleanups == life.starts, n
 
@@ -269,8 +270,8 @@ def test_a_start_that_fails_anywhere_raises_its_cause_and_frees_the_name_r11() -
     raised: list[tuple[BaseException, list[str]]] = []
 
     async def scenario(life: Life, system: System, watcher: Ref[Any]) -> None:
-        for strategy in ("one_for_one", "one_for_all"):
-            sup = await system.supervise(name=strategy, strategy=strategy, restart="permanent")  # type: ignore[arg-type]
+        for strategy in (Strategy.ONE_FOR_ONE, Strategy.ONE_FOR_ALL):
+            sup = await system.supervise(name=strategy.value, strategy=strategy, restart="permanent")
             for _ in range(2):
                 try:
                     ref = await sup.spawn(life.worker, name="a")

@@ -14,6 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors.runtime import Backoff, Crash, Ctx, DownKind, NotAccepting, Ref, Supervisor, open_system
 from actors.runtime.group import StrategyName
 from actors.runtime.restart import RestartName
+from actors.testing import seeds
 
 AT_ONCE = Backoff(first_s=0.0, jitter=0.0)
 OFTEN = (100, 10.0)
@@ -603,7 +604,8 @@ async def test_a_draining_child_of_a_restarted_group_finishes_what_it_has(
         ref.tell("hold")
         ref.drain()
         down = await ref.join()
-        assert (down.kind, down.handled, trio.current_time()) == (DownKind.DRAINED, 1, pytest.approx(5))
+        assert (down.kind, down.handled) == (DownKind.DRAINED, 1)
+        assert trio.current_time() == pytest.approx(5)
 
 
 async def test_a_supervisor_that_stops_starts_nobody_again_whose_turn_has_not_come(
@@ -621,7 +623,8 @@ async def test_a_supervisor_that_stops_starts_nobody_again_whose_turn_has_not_co
         assert team.since() == "!a -a -b"
 
 
-async def test_a_start_that_was_ordered_as_the_supervisor_gives_up_is_not_made(autojump_clock: MockClock) -> None:
+@seeds(30)
+async def test_a_start_that_was_ordered_as_the_supervisor_gives_up_is_not_made() -> None:
     trace: list[str] = []
 
     async def plain(ctx: Ctx[Word]) -> None:
