@@ -14,6 +14,7 @@ from trio.lowlevel import Task, enable_ki_protection, reschedule
 
 from actors.runtime.accounting import Account, Lanes, Lost
 from actors.runtime.errors import StashFull
+from actors.runtime.handed import Handed
 from actors.runtime.reply import is_expired
 
 M = TypeVar("M")
@@ -187,7 +188,7 @@ class Contents(Account[M]):
         # loses nothing (test_a_receive_that_times_out_loses_no_item_a01).
         self.receiver = None
         self.handled += 1
-        reschedule(receiver, outcome.Value(message))
+        reschedule(receiver, Handed(message))
 
     def _refill(self, lanes: Lanes[M]) -> None:
         """Give the senders that have waited longest the places that became free."""

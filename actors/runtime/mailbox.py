@@ -29,6 +29,7 @@ from trio.lowlevel import (
 
 from actors.runtime.accounting import Losses, Lost, MailboxStatistics
 from actors.runtime.contents import Contents
+from actors.runtime.handed import Handed
 
 __all__ = ["Losses", "Lost", "Mailbox", "MailboxStatistics"]
 
@@ -77,7 +78,7 @@ class Mailbox(Contents[M]):
                 self.receiver = None
                 self.accepted += 1
                 self.handled += 1
-                reschedule(receiver, outcome.Value(message))
+                reschedule(receiver, Handed(message))
                 return True
             if self.capacity:
                 queue = self._made_queue()

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
-import outcome
 import trio
 from trio.lowlevel import (
     Task,
@@ -22,6 +21,7 @@ from trio.lowlevel import (
 
 from actors.runtime import waits
 from actors.runtime.errors import MailboxFull
+from actors.runtime.handed import Handed
 from actors.runtime.mailbox import Mailbox, MailboxStatistics
 from actors.runtime.reply import AskOf, Replies, Reply, attach, detach
 
@@ -112,7 +112,7 @@ class Ref(Generic[M_contra]):
             mailbox.receiver = None
             mailbox.accepted += 1
             mailbox.handled += 1
-            reschedule(receiver, outcome.Value(message))
+            reschedule(receiver, Handed(message))
             return True
         if mailbox.offer(message):
             return True

@@ -20,6 +20,8 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
+from actors.runtime.handed import Handed
+
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 M_co = TypeVar("M_co", covariant=True)
@@ -84,7 +86,7 @@ class Reply(Generic[R]):
         Returns:
             True if the asker gets it; False if the slot is settled or nobody waits for the answer, which is counted.
         """
-        return self._settle(outcome.Value(value))
+        return self._settle(Handed(value))
 
     @enable_ki_protection
     def fail(self, error: Exception) -> bool:
