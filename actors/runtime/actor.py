@@ -310,22 +310,28 @@ class Actor(Record[M]):
 
     async def _starts_again(self) -> bool:
         """Wait for the next start; False if it was stopped instead."""
-        wheel = self.system.wheel
-        before = wheel.now()
-        if self._may_start or self.stop_reason is not None:
-            await checkpoint()
-        else:
-            self._parked = current_task()
-
-            def abort(_: RaiseCancelT) -> Abort:
-                self._parked = None
-                return Abort.SUCCEEDED
-
-            await wait_task_rescheduled(abort)
-        self._may_start = False
-        self.paused_s += wheel.now() - before
+        before = self.system.wheel.now()
+        while True:
+            if self._may_start or self.stop_reason is not None:
+                await checkpoint()
+            else:
+                await self._park()
+            self._may_start = False
+            # While its supervisor closes, nothing starts: it waits on, for its turn to be stopped.
+            if self.stop_reason is not None or not self.supervisor.closing:
+                break
+        self.paused_s += self.system.wheel.now() - before
         self.restarting = False
         return self.stop_reason is None
+
+    async def _park(self) -> None:
+        self._parked = current_task()
+
+        def abort(_: RaiseCancelT) -> Abort:
+            self._parked = None
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
 
     @enable_ki_protection
     def _end(self) -> None:

@@ -1,6 +1,6 @@
 """A value on its way to a task that waits for it: what trio's `reschedule` takes.
 
-`outcome.Value` does the same and is a frozen class: making one takes longer than all the rest of handing a message over.
+`outcome.Value` does the same and is a frozen class: making one takes longer than all else in handing a message over.
 """
 
 from collections.abc import AsyncGenerator, Generator

@@ -9,8 +9,9 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import trio
-from trio.lowlevel import checkpoint_if_cancelled
+from trio.lowlevel import checkpoint_if_cancelled, current_task
 
+from actors.runtime import waits
 from actors.runtime.actor import Actor
 from actors.runtime.group import Group, Start, Strategy
 from actors.runtime.plan import Plan
@@ -48,8 +49,15 @@ class Judge:
         return self._group is not None and self._group.restarting
 
     async def wait_settled(self) -> None:
-        """Wait until no group is being restarted, or the supervisor closes. A checkpoint for cancellation only."""
+        """Wait until no group is being restarted, or the supervisor closes. A checkpoint for cancellation only.
+
+        Raises:
+            RuntimeError: The caller is an actor that is being restarted with that group: it would wait for itself.
+        """
         await checkpoint_if_cancelled()
+        body = waits.bodies.get(current_task()) if self.restarting else None
+        if isinstance(body, Actor) and body.supervisor is self._supervisor and not body.ready:
+            raise RuntimeError(f"actor {body.path!r} spawns a sibling before it is ready, while its group is restarted")
         while self.restarting and not self._supervisor.closing:
             await self._settled.park()
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.runtime import AskCycle, Ctx, Ref, Replies, System, open_system
+from actors.runtime import AskCycle, Ctx, Ref, Replies, Supervisor, System, open_system
 
 
 class Get(Replies[int]):
@@ -81,3 +81,28 @@ async def test_an_on_end_that_raises_is_logged_and_the_name_is_free(
     assert [record.getMessage() for record in caplog.records] == ["the on_end of actor 'w' raised"]
     assert "w" not in system.registry
     assert not ref.alive
+
+
+async def test_a_restarted_start_that_spawns_into_its_own_group_does_not_wait_for_itself(
+    autojump_clock: MockClock,
+) -> None:
+    starts: list[str] = []
+    errors: list[str] = []
+
+    async def body(ctx: Ctx[str], supervisor: Supervisor) -> None:
+        starts.append(ctx.name)
+        if len(starts) > 1:
+            try:
+                await supervisor.spawn(body, supervisor)
+            except RuntimeError as error:
+                errors.append(str(error))
+        async for _ in ctx:
+            raise ValueError
+
+    async with open_system() as system:
+        supervisor = await system.supervise(name="s", strategy="one_for_all", restart="transient")
+        ref = await supervisor.spawn(body, supervisor, name="a")
+        ref.tell("crash")
+        await trio.sleep(5)
+        assert ref.alive
+    assert errors == ["actor 's/a' spawns a sibling before it is ready, while its group is restarted"]
