@@ -26,7 +26,7 @@ from trio.lowlevel import (
 
 from actors.runtime import waits
 from actors.runtime.context import Ctx
-from actors.runtime.errors import cut_off_error, note, own_part
+from actors.runtime.errors import cut_off_error, note, own_part, raise_rest
 from actors.runtime.mailbox import Lost
 from actors.runtime.record import Record
 from actors.runtime.ref import Down, DownKind
@@ -60,7 +60,7 @@ class Actor(Record[M]):
         self._starter = current_task()
         body = waits.bodies.get(self._starter)
         if body is not None:  # its own start may ask whom it is started by
-            waits.begin(body, self, _Until(lambda: self._starter is not None))
+            waits.begin(body, self, waits.Until(lambda: self._starter is not None))
         self.launch(nursery)
 
         def abort(_: RaiseCancelT) -> Abort:
@@ -147,7 +147,7 @@ class Actor(Record[M]):
             body = waits.bodies.get(current_task())
             if body is not None:
                 waits.check(body, self)
-                waits.begin(body, self, _Until(lambda: self.down is None))
+                waits.begin(body, self, waits.Until(lambda: self.down is None))
             try:
                 await self._done.wait()
             finally:
@@ -172,7 +172,7 @@ class Actor(Record[M]):
                         except BaseException as error:  # noqa: ASYNC103 - what is not the body's own goes on
                             if self._goes_through(error):
                                 raise
-                            _raise_rest(self._body_raised(error))
+                            raise_rest(self._body_raised(error))
                         else:
                             self._body_returned()
                 finally:
@@ -201,7 +201,7 @@ class Actor(Record[M]):
                     except BaseException as error:  # noqa: ASYNC103 - as in `_run`
                         if self._goes_through(error):
                             raise
-                        _raise_rest(self._body_raised(error))
+                        raise_rest(self._body_raised(error))
                 finally:
                     if self._parts is not None:
                         await self._end_parts()  # noqa: ASYNC102 - shielded in there, each part in its own way
@@ -380,25 +380,3 @@ class Actor(Record[M]):
             self.interrupt("the watch raised")
             return
         self.mailbox.post_system(notice)
-
-
-def _raise_rest(rest: BaseException | None) -> None:
-    # In a frame of its own: a frame that keeps what it raises is garbage that only the collector finds.
-    if rest is not None:
-        try:
-            raise rest from None
-        finally:
-            del rest
-
-
-class _Until:
-    """A body's wait for the start or the end of another actor."""
-
-    __slots__ = ("_goes_on",)
-
-    def __init__(self, goes_on: Callable[[], bool]) -> None:
-        self._goes_on = goes_on
-
-    @property
-    def active(self) -> bool:
-        return self._goes_on()

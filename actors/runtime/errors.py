@@ -195,6 +195,18 @@ def own_part(
     return (unwrap(failed), rest) if failed is not None and rest is not None else (None, error)
 
 
+def raise_rest(rest: BaseException | None) -> None:
+    """Raise what goes on, if there is anything.
+
+    In a frame of its own: a frame that keeps what it raises is garbage that only the collector finds.
+    """
+    if rest is not None:
+        try:
+            raise rest from None
+        finally:
+            del rest
+
+
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
     if not isinstance(error, BaseExceptionGroup):
         return None, error

@@ -5,6 +5,7 @@ the task that runs an actor's body counts: while that waits, the actor takes no 
 wait for anybody.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from trio.lowlevel import Task, current_task
@@ -19,6 +20,20 @@ class Wait(Protocol):
     def active(self) -> bool:
         """False once it is over, even if the task that waited has not run since."""
         ...
+
+
+class Until:
+    """A wait for the start or the end of another actor."""
+
+    __slots__ = ("_goes_on",)
+
+    def __init__(self, goes_on: Callable[[], bool]) -> None:
+        self._goes_on = goes_on
+
+    @property
+    def active(self) -> bool:
+        """False once it is over."""
+        return self._goes_on()
 
 
 class Waiter(Protocol):

@@ -24,12 +24,12 @@ def check(checker: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_mypy_agrees(tmp_path: Path) -> None:
+def test_mypy_agrees_r15(tmp_path: Path) -> None:
     said = check("mypy", "--strict", "--cache-dir", str(tmp_path), *map(str, FILES))
     assert said == f"Success: no issues found in {len(FILES)} source files\n"
 
 
-def test_pyright_agrees(tmp_path: Path) -> None:
+def test_pyright_agrees_r15(tmp_path: Path) -> None:
     settings = {
         "typeCheckingMode": "strict",
         # Else mypy's comment would be taken for an ignore of this one too, and would do for each line.
