@@ -7,7 +7,6 @@ starting -> running -> ended, with `restarting` (waiting for its next start), `d
 start with what follows is an incarnation; name, mailbox and handle are the same for all of them.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -24,16 +23,15 @@ from trio.lowlevel import (
     wait_task_rescheduled,
 )
 
-from actors.runtime import waits
+from actors.runtime import log, waits
 from actors.runtime.context import Ctx
-from actors.runtime.errors import cut_off_error, note, own_part, raise_rest
+from actors.runtime.errors import cut_off_error, note, own_part, raise_rest, stray_cancel
 from actors.runtime.mailbox import Lost
 from actors.runtime.record import Record
 from actors.runtime.ref import Down, DownKind
 from actors.runtime.reply import reply_of
 
 M = TypeVar("M")
-logger = logging.getLogger("actors.runtime")
 
 
 class Actor(Record[M]):
@@ -72,7 +70,7 @@ class Actor(Record[M]):
         except trio.Cancelled:
             self.stop("its start was cancelled", DownKind.CANCELLED)
             with trio.move_on_after(self.system.grace_s, shield=True):
-                await self.join()  # its name is free, when the spawner goes on
+                await self._join()  # its name is free, when the spawner goes on
             raise
         finally:
             if body is not None:
@@ -142,14 +140,12 @@ class Actor(Record[M]):
     async def join(self) -> Down:
         """Wait for the end. A checkpoint."""
         if self.down is None:
-            if self._done is None:
-                self._done = trio.Event()
             body = waits.bodies.get(current_task())
             if body is not None:
                 waits.check(body, self)
                 waits.begin(body, self, waits.Until(lambda: self.down is None))
             try:
-                await self._done.wait()
+                await self._join()
             finally:
                 if body is not None:
                     waits.end(body)
@@ -157,6 +153,12 @@ class Actor(Record[M]):
             await checkpoint()
         assert self.down is not None
         return self.down
+
+    async def _join(self) -> None:
+        if self.down is None:
+            if self._done is None:
+                self._done = trio.Event()
+            await self._done.wait()
 
     async def _run(self) -> None:
         waits.enter(self)
@@ -271,6 +273,10 @@ class Actor(Record[M]):
         """Decide, with the supervisor, whether another incarnation follows, and prepare for it."""
         crash, self._crash = self._crash, None
         interrupted, self.interrupted = self.interrupted, None
+        if interrupted is not None and self.supervisor.closing:
+            self.stop(interrupted)  # it will not be started again
+        if crash is None and self._kind is None and self.stop_reason is None and interrupted is None:
+            crash = stray_cancel(None)  # its nursery has taken it for its own
         if crash is not None:
             self.error = crash
             self._kind = DownKind.CRASHED
@@ -346,7 +352,7 @@ class Actor(Record[M]):
             try:
                 spec.on_end()
             except Exception:
-                logger.exception("the on_end of actor %r raised", self.path)
+                log.exception("the on_end of actor %r raised", self.path)
         if self._parts is not None:  # it ended without its cleanup: KeyboardInterrupt and the like
             self._parts.release()
         mailbox = self.mailbox

@@ -118,7 +118,8 @@ class Ctx(Generic[M]):
     def every(self, seconds: float, message: M, *, first: float | None = None) -> Timer:
         """Have a message come again and again, in its turn. No checkpoint.
 
-        At most one of them waits in the mailbox: a busy actor finds one, not all that it has missed. The n-th is due
+        At most one of them waits in the mailbox: a busy actor finds one, not all that it has missed. It ends with
+        `drain()`. The n-th is due
         `first + (n - 1) * seconds` from now, however late the ones before were handled.
 
         Args:

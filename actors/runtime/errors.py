@@ -3,6 +3,7 @@
 It decides the words of these errors and nothing else; it must not know mailboxes, tasks or supervisors.
 """
 
+import contextlib
 from traceback import walk_tb
 from types import FrameType
 from typing import cast
@@ -170,8 +171,9 @@ class TooManyChildren(ActorError):
 
 def note(error: BaseException, text: str) -> None:
     """Add a note, unless the error has it: the same object may be raised by one incarnation after the other."""
-    if text not in getattr(error, "__notes__", ()):
-        error.add_note(text)
+    with contextlib.suppress(Exception):  # one that takes no attributes, like a frozen dataclass, takes no notes
+        if text not in getattr(error, "__notes__", ()):
+            error.add_note(text)
 
 
 def own_part(
@@ -191,8 +193,21 @@ def own_part(
     if isinstance(error, Exception):
         return unwrap(error), None
     failed, rest = _split(error)
+    if not cancelled and rest is not None and (stray := _only_cancelled(rest)) is not None:
+        return (stray_cancel(stray) if failed is None else unwrap(failed)), None
     # The errors would reach everybody with the Cancelled.
     return (unwrap(failed), rest) if failed is not None and rest is not None else (None, error)
+
+
+def _only_cancelled(error: BaseException) -> trio.Cancelled | None:
+    """Return one of them, if there is nothing but Cancelled in a group."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found, others = cast("BaseExceptionGroup[BaseException]", error).split(trio.Cancelled)
+    first: BaseException | None = found
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    return first if others is None and isinstance(first, trio.Cancelled) else None
 
 
 def raise_rest(rest: BaseException | None) -> None:
@@ -213,7 +228,7 @@ def _split(error: BaseException) -> tuple[BaseException | None, BaseException | 
     return cast("BaseExceptionGroup[BaseException]", error).split(Exception)
 
 
-def stray_cancel(cancelled: trio.Cancelled) -> RuntimeError:
+def stray_cancel(cancelled: trio.Cancelled | None) -> RuntimeError:
     """Return the crash of an actor whose body let out a `Cancelled` that no scope around it takes."""
     error = RuntimeError("the body let out a Cancelled of a scope that is not around it")
     error.__cause__ = cancelled

@@ -5,14 +5,14 @@ It has no task that could be busy: backoffs and graces are entries of the system
 another end is being handled is handled too.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.lowlevel import checkpoint_if_cancelled, current_task
 
-from actors.runtime import waits
+from actors.runtime import log, waits
 from actors.runtime.actor import Actor
+from actors.runtime.errors import note
 from actors.runtime.group import Group, Start, Strategy
 from actors.runtime.plan import Plan
 from actors.runtime.reports import Crash, Reports
@@ -22,14 +22,14 @@ from actors.runtime.wheel import Alarm
 if TYPE_CHECKING:
     from actors.runtime.owner import Child, Owner
 
-logger = logging.getLogger("actors.runtime")
 
 
 class Judge:
     """Decides for one supervisor."""
 
     __slots__ = (
-        "_backoff", "_failed", "_group", "_policy", "_reports", "_settled", "_supervisor", "_system", "_times",
+        "_backoff", "_failed", "_graces", "_group", "_policy", "_reports", "_settled", "_supervisor", "_system",
+        "_times",
     )  # fmt: skip
 
     def __init__(self, supervisor: "Owner", plan: Plan) -> None:
@@ -40,6 +40,7 @@ class Judge:
         self._group = Group(plan.strategy) if plan.strategy is not Strategy.ONE_FOR_ONE else None
         self._settled = trio.lowlevel.ParkingLot()  # who waits until a group has been restarted
         self._backoff: Alarm | None = None
+        self._graces: dict[str, _Grace] = {}  # of the latest stop of each child of a group
         self._times: tuple[float, ...] = ()  # of all restarts, where they share one budget
         self._failed: tuple[BaseException, str] | None = None  # what to give up with, and why, once the child has ended
 
@@ -56,7 +57,7 @@ class Judge:
         """
         await checkpoint_if_cancelled()
         body = waits.bodies.get(current_task()) if self.restarting else None
-        if isinstance(body, Actor) and body.supervisor is self._supervisor and not body.ready:
+        if isinstance(body, Actor) and not body.ready and body.supervisor.is_under(self._supervisor):
             raise RuntimeError(f"actor {body.path!r} spawns a sibling before it is ready, while its group is restarted")
         while self.restarting and not self._supervisor.closing:
             await self._settled.park()
@@ -95,6 +96,7 @@ class Judge:
         """A child has ended for good."""
         failed, self._failed = self._failed, None
         if self._group is not None:
+            self._graces.pop(child.name, None)
             self._group.left(child.name)
         if failed is not None:
             self._supervisor.give_up(*failed)
@@ -106,12 +108,12 @@ class Judge:
         own = actor.spec.restart if actor.spec is not None else None
         if not self._policy.wants(own, crashed=False):
             return False
-        if actor.draining or not actor.published or self._supervisor.closing:
+        if actor.draining or not actor.published or self._supervisor.winding_down:
             return False
         try:
             delay = self._admit(actor)
         except Exception:
-            logger.exception("actor %r returned and is given up: its backoff raised", actor.path)
+            log.exception("actor %r returned and is given up: its backoff raised", actor.path)
             return False
         if delay is None:
             error = RuntimeError(f"actor {actor.path!r} returned, and is to run for ever")
@@ -125,7 +127,7 @@ class Judge:
 
     def crashed(self, child: "Child", error: BaseException) -> bool:
         """Decide what follows a crash, and tell it once: whether the child waits for another start."""
-        own, can = None, not self._supervisor.closing
+        own, can = None, not self._supervisor.winding_down
         if isinstance(child, Actor):
             own = child.spec.restart if child.spec is not None else None
             can = can and child.published and child.stop_reason is None
@@ -135,10 +137,10 @@ class Judge:
             try:
                 delay = self._admit(child)
             except Exception as raised:
-                error.add_note(f"its backoff raised {raised!r}")
+                note(error, f"its backoff raised {raised!r}")
         gave_up = wanted and delay is None
         self.report(child, error, delay, gave_up=gave_up)
-        if delay is not None:
+        if delay is not None and not self._supervisor.closing:  # the hook may have closed it
             self._restart_in(child, delay)
             return True
         if gave_up:
@@ -231,16 +233,19 @@ class Judge:
         else:
             child.interrupt_for_restart(reason)
         wheel = self._system.wheel
-        wheel.add(_Grace(self, child), wheel.now() + child.grace_s())
+        grace = self._graces[child.name] = _Grace(self, child)
+        wheel.add(grace, wheel.now() + child.grace_s())
 
-    def stopping_for_restart(self, child: "Child") -> bool:
-        """Return whether a child is being stopped, to be started again."""
+    def waits_for_stop(self, grace: "_Grace", child: "Child") -> bool:
+        """Return whether a child is being stopped, to be started again, and this is the grace of that stop."""
         group = self._group
-        return group is not None and self._supervisor.child(child.name) is child and group.stopping(child.name)
+        if group is None or self._graces.get(child.name) is not grace:
+            return False
+        return self._supervisor.child(child.name) is child and group.stopping(child.name)
 
     def overran(self, child: "Child") -> None:
         """A child that is stopped for a restart has used up its grace: the others are stopped meanwhile."""
-        logger.warning("actor %r has not ended %g s after it was stopped to be restarted", child.path, child.grace_s())
+        log.warning("actor %r has not ended %g s after it was stopped to be restarted", child.path, child.grace_s())
         assert self._group is not None
         self._group.overran(child.name)
         self._step()
@@ -277,7 +282,7 @@ class _Grace:
 
     @property
     def active(self) -> bool:
-        return self._judge.stopping_for_restart(self._child)
+        return self._judge.waits_for_stop(self, self._child)
 
     def due(self) -> None:
         self._judge.overran(self._child)

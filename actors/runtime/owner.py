@@ -98,6 +98,21 @@ class Owner:
         return self._close.is_set()
 
     @property
+    def winding_down(self) -> bool:
+        """True once it, or one above it, was stopped: nothing is started again."""
+        above: Owner | None = self
+        while above is not None and not above.closing:
+            above = above.parent
+        return above is not None
+
+    def is_under(self, other: "Owner") -> bool:
+        """Return whether it is `other`, or below it."""
+        above: Owner | None = self
+        while above is not None and above is not other:
+            above = above.parent
+        return above is not None
+
+    @property
     def ended(self) -> bool:
         """True once it was stopped and every child has ended."""
         return self._done.is_set()
@@ -212,7 +227,9 @@ class Owner:
 
     def interrupt_for_restart(self, reason: str) -> None:
         """Stop every child: all of it will be started again."""
-        if self.interrupted is None and not self.closing:
+        if self.closing:
+            self.stop(reason)  # closed: it is not started again
+        elif self.interrupted is None:
             self.interrupted = reason
             self.keep_recipes()
             self._stop_children(reason)
@@ -264,7 +281,7 @@ class Owner:
 
     async def _restore(self) -> None:
         """Make the children again that were there before it was restarted."""
-        while self._recipes and not self.closing:
+        while self._recipes and not self.winding_down:
             recipe, self._recipes = self._recipes[0], self._recipes[1:]
             try:
                 if recipe.spec is not None:
@@ -272,7 +289,7 @@ class Owner:
                 else:
                     await self.start_supervisor(recipe)
             except Exception as error:
-                if not self.closing:
+                if not self.winding_down:
                     self._recipes = (recipe, *self._recipes)  # the next restart begins with all of them again
                     self.give_up(error, f"child {recipe.name!r} did not start again")
 

@@ -5,20 +5,19 @@ would; then the cleanup, last registered first, shielded and each within its own
 insides or supervisors.
 """
 
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from actors.runtime.errors import note, own_part
+from actors.runtime import log
+from actors.runtime.errors import note, own_part, raise_rest
 
 if TYPE_CHECKING:
     from actors.runtime.actor import Actor
     from actors.runtime.ref import Down
 
-logger = logging.getLogger("actors.runtime")
 
 
 class Timer:
@@ -50,6 +49,9 @@ class Timer:
         if parts is None:
             return
         mailbox = parts.actor.mailbox
+        if self._every_s and parts.actor.draining:
+            self.cancel()  # else a body that takes longer than the period would never be done
+            return
         if not self._every_s:
             self.cancel()
             mailbox.post(message)
@@ -97,7 +99,7 @@ class ChildTask:
                 try:
                     await self._report()
                 except trio.Cancelled as cancelled:
-                    self._parts.cut_off = cancelled  # perhaps in its cleanup after an error
+                    self._parts.note_cut_off(cancelled)
                     raise
         except BaseException as raised:  # noqa: ASYNC103 - what is not the task's own goes on
             failure, rest = own_part(raised, cancelled=trio.current_effective_deadline() == float("-inf"))
@@ -177,6 +179,11 @@ class Parts:
         else:
             self.failure = BaseExceptionGroup(f"tasks of actor {self.actor.path!r} failed", [self.failure, error])
 
+    def note_cut_off(self, cancelled: trio.Cancelled) -> None:
+        """A task was cancelled, perhaps in its cleanup after an error: kept if that was the actor's end."""
+        if self._released:
+            self.cut_off = cancelled
+
     def task_ended(self, task: ChildTask) -> None:
         """A task of the actor has ended."""
         self.tasks.pop(task, None)
@@ -230,7 +237,7 @@ class Parts:
             problem = await self._clean_up(hook, within_s)
             if problem is not None:
                 said.append(f"on_stop {name!r} {problem}")
-                logger.error("actor %r: on_stop %r %s", self.actor.path, name, problem)
+                log.error("actor %r: on_stop %r %s", self.actor.path, name, problem)
         await self._tasks_end()  # a cleanup may have started one
         return said
 
@@ -241,12 +248,14 @@ class Parts:
                 await self._all_ended.wait()
 
     async def _clean_up(self, hook: Callable[[], Awaitable[None]], within_s: float) -> str | None:
-        with trio.move_on_after(within_s, shield=True) as scope:
-            try:
+        try:
+            with trio.move_on_after(within_s, shield=True) as scope:
                 await hook()
-            except Exception as raised:
-                logger.debug("actor %r: the cleanup's error", self.actor.path, exc_info=raised)
-                return f"raised {raised!r}"
+        except BaseException as raised:  # noqa: ASYNC103 - what ends the process goes on
+            # Shielded, so a Cancelled that comes out is of a scope that is not around this.
+            failure, rest = own_part(raised, cancelled=False)
+            raise_rest(rest)
+            return f"raised {failure!r}"
         return f"did not end within {within_s:g} s" if scope.cancelled_caught else None
 
 

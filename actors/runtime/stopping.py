@@ -5,14 +5,12 @@ started earlier, so each finds everything it was built on until it has ended (R2
 of one child stops the next.
 """
 
-import logging
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
+from actors.runtime import log
 from actors.runtime.ref import DownKind
 from actors.runtime.wheel import Wheel
-
-logger = logging.getLogger("actors.runtime")
 
 
 class Stoppable(Protocol):
@@ -69,7 +67,7 @@ class StopChain:
         if not child.names_its_own:
             # trio cannot end a task that does not let itself be cancelled: say who it is, and go on with the others.
             text = "actor %r has not ended %g s after it was stopped; the next is stopped"
-            logger.warning(text, child.path, child.grace_s())
+            log.warning(text, child.path, child.grace_s())
         self._next()
 
     def _next(self) -> None:

@@ -8,7 +8,7 @@ has finished, then they are stopped in the reverse order of their start, so nobo
 """
 
 import contextvars
-import logging
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, TypeVarTuple, cast
@@ -16,7 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import trio
 from trio.lowlevel import checkpoint_if_cancelled
 
-from actors.runtime import observe
+from actors.runtime import log, observe
 from actors.runtime.actor import Actor
 from actors.runtime.context import Ctx
 from actors.runtime.deadletters import DeadLetters
@@ -37,7 +37,6 @@ from actors.runtime.wheel import Alarm, Wheel
 
 M = TypeVar("M")
 Ts = TypeVarTuple("Ts")
-logger = logging.getLogger("actors.runtime")
 
 
 class System:
@@ -247,7 +246,7 @@ class System:
             try:
                 self._on_down(down)
             except Exception:
-                logger.exception("the hook for the end of actor %r raised", actor.path)
+                log.exception("the hook for the end of actor %r raised", actor.path)
 
     def fail(self, error: BaseException) -> None:
         """What no supervisor could handle ends the block: it is cancelled, and raises this error."""
@@ -300,7 +299,7 @@ class System:
         names = self.stragglers()
         if names:
             waits = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-            logger.warning("system %r still waits for %s, %g s after its end", self.name, waits, self.grace_s)
+            log.warning("system %r still waits for %s, %g s after its end", self.name, waits, self.grace_s)
 
 
 class _Stragglers:
@@ -344,10 +343,13 @@ async def open_system(
             trio's mock clock at once, in the loop, as its autojump does not wait for threads.
 
     Raises:
+        ValueError: `grace_s` is out of its range.
         Exception: What the block raised, as it was raised: no group around it. Actors raise nothing into it; how each
             ended is in the log, in `on_crash`, in `on_down`, and in what `ref.join()` returns. But what a supervisor
             gave up on, and no other restarted, cancels the block and comes out of it, with notes of where it came from.
     """
+    if not 0 < grace_s < math.inf:
+        raise ValueError(f"grace_s must be above 0 s and finite, not {grace_s}")
     system = System(name, grace_s, on_crash, on_down, threads)
     error: BaseException
     try:

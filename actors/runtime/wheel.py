@@ -7,7 +7,6 @@ much as the ask itself.
 
 import heapq
 import itertools
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Protocol
 import trio
 from trio.lowlevel import checkpoint, enable_ki_protection
 
-logger = logging.getLogger("actors.runtime")
+from actors.runtime import log
 
 #: How many deadlines are served in a row before other tasks run.
 _SLICE = 128
@@ -129,7 +128,7 @@ class Wheel:
             try:
                 entry.due()
             except Exception:  # a bug in here must not stop the clock of everybody else
-                logger.exception("what was due raised")
+                log.exception("what was due raised")
 
     def _earliest(self) -> float:
         heap = self._heap

@@ -407,10 +407,11 @@ def test_a_dump_with_no_stack_left_breaks_nothing() -> None:
                 return depth - 1
         raise AssertionError
 
-    def empty(_: int, __: FrameType | None) -> None:
-        pass
+    class Empty:  # an object, as the handler is one: to call it takes more stack than to call a function
+        def __call__(self, _: int, __: FrameType | None) -> None:
+            pass
 
-    there = deepest(empty)
+    there = deepest(Empty())
     with dump_on_signal(Planted(), USR1, file=io.StringIO()):
         signal_at(there)
 
