@@ -13,10 +13,10 @@ def warning(text: str, *args: object) -> None:
         logger.warning(text, *args)
 
 
-def error(text: str, *args: object) -> None:
-    """Log an error. Never raises."""
+def error(text: str, *args: object, cause: BaseException | None = None) -> None:
+    """Log an error, with the traceback of what caused it. Never raises."""
     with contextlib.suppress(Exception):
-        logger.error(text, *args)
+        logger.error(text, *args, exc_info=cause)
 
 
 def exception(text: str, *args: object) -> None:

@@ -234,10 +234,12 @@ class Parts:
         said: list[str] = []
         while self._hooks:
             hook, within_s, name = self._hooks.pop()
-            problem = await self._clean_up(hook, within_s)
-            if problem is not None:
-                said.append(f"on_stop {name!r} {problem}")
-                log.error("actor %r: on_stop %r %s", self.actor.path, name, problem)
+            in_time, raised = await self._clean_up(hook, within_s)
+            if in_time and raised is None:
+                continue
+            problem = f"did not end within {within_s:g} s" if raised is None else f"raised {raised!r}"
+            said.append(f"on_stop {name!r} {problem}")
+            log.error("actor %r: on_stop %r %s", self.actor.path, name, problem, cause=raised)
         await self._tasks_end()  # a cleanup may have started one
         return said
 
@@ -247,7 +249,10 @@ class Parts:
             with trio.CancelScope(shield=True):
                 await self._all_ended.wait()
 
-    async def _clean_up(self, hook: Callable[[], Awaitable[None]], within_s: float) -> str | None:
+    async def _clean_up(
+        self, hook: Callable[[], Awaitable[None]], within_s: float
+    ) -> tuple[bool, BaseException | None]:
+        """Run one hook, and return whether it was in time, and what it raised."""
         try:
             with trio.move_on_after(within_s, shield=True) as scope:
                 await hook()
@@ -255,8 +260,8 @@ class Parts:
             # Shielded, so a Cancelled that comes out is of a scope that is not around this.
             failure, rest = own_part(raised, cancelled=False)
             raise_rest(rest)
-            return f"raised {failure!r}"
-        return f"did not end within {within_s:g} s" if scope.cancelled_caught else None
+            return True, failure
+        return not scope.cancelled_caught, None
 
 
 def call_later(fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Callable[[], Awaitable[Any]]:
