@@ -260,7 +260,7 @@ class Parts:
             # Shielded, so a Cancelled that comes out is of a scope that is not around this.
             failure, rest = own_part(raised, cancelled=False)
             raise_rest(rest)
-            return True, failure
+            return True, failure  # noqa: ASYNC104 - what is left of it is nobody's Cancelled
         return not scope.cancelled_caught, None
 
 
