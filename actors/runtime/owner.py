@@ -38,7 +38,7 @@ class Owner:
 
     __slots__ = (
         "_chain", "_children", "_close", "_done", "_ending", "_failure", "_go", "_kept", "_plan", "_recipes",
-        "_slices", "_stop_kind", "_stop_reason",
+        "_slices", "_stop_kind", "_stop_reason", "_up",
         "interrupted", "judge", "name", "nursery", "parent", "paused_s", "policy", "restart_times", "restarts",
         "system",
     )  # fmt: skip
@@ -61,6 +61,7 @@ class Owner:
         self._slices = trio.Event()  # a dynamic one: stop them, or none is left
         self._ending: str | None = None  # why its children are being stopped
         self._done = trio.Event()
+        self._up = trio.Event()  # its children have started once, or it has ended
         self._go: trio.Event | None = None
         self._stop_reason: str | None = None
         self._stop_kind = DownKind.STOPPED
@@ -248,6 +249,10 @@ class Owner:
         """Wait until it was stopped and every child has ended. A checkpoint."""
         await self._done.wait()
 
+    async def wait_up(self) -> None:
+        """Wait until its children have started, or it has ended. A checkpoint."""
+        await self._up.wait()
+
     def grace_s(self) -> float:
         """Return how long it may take to end when its parent stops it: as long as its children may, one by one."""
         return sum((child.grace_s() for child in self._children.values()), 0.0) or self._plan.stop_grace_s
@@ -268,6 +273,7 @@ class Owner:
                     if self.parent is None:
                         self.system.serving.set()
                     elif not self.closing:  # a child may have failed to start again
+                        self._up.set()
                         self.parent.judge.ready(self)
                     await self._close.wait()
                     if self._plan.max_children is not None:
@@ -287,7 +293,8 @@ class Owner:
                 if recipe.spec is not None:
                     await self.start_actor(recipe.name, recipe.spec)
                 else:
-                    await self.start_supervisor(recipe)
+                    made = await self.start_supervisor(recipe)
+                    await made.wait_up()  # what comes after it does not start before it has
             except Exception as error:
                 if not self.winding_down:
                     self._recipes = (recipe, *self._recipes)  # the next restart begins with all of them again
@@ -344,6 +351,7 @@ class Owner:
         self.close()
         self.nursery = None
         self._done.set()
+        self._up.set()
         if self.parent is not None:
             self.system.registry.release(self.name)
             self.system.supervisors -= 1
