@@ -86,6 +86,7 @@ class Child:
     restarts: int = 0
     times: list[float] = field(default_factory=list)
     down_since: float = 0.0
+    up_since: float = -1.0
     paused_s: float = 0.0
     kind: DownKind | None = None
 
@@ -102,6 +103,7 @@ class Model:
     due: dict[Child, float] = field(default_factory=dict)  # next starts; those of a group have one time
     times: list[float] = field(default_factory=list)
     gave_up: Child | None = None
+    tied: list[Child] = field(default_factory=list)  # to start in the very instant of the give-up
 
     def end(self, child: Child, kind: DownKind) -> None:
         child.life, child.kind, child.busy_until = "ended", kind, None
@@ -140,6 +142,9 @@ class Model:
             self.end(child, kind)
             if self.shared or self.strategy != "one_for_one":
                 self.gave_up = child
+                self.tied = [
+                    c for c in self.children if c.up_since == self.now or self.due.get(c, self.now + 1) <= self.now
+                ]
                 for other in reversed(list(self.children)):
                     self.end(other, DownKind.STOPPED)
 
@@ -192,7 +197,7 @@ class Model:
                     self.fails(child, DownKind.RETURNED, wanted=child.restart == "permanent")
 
     def start(self, child: Child) -> None:
-        child.life, child.said = "up", 0
+        child.life, child.said, child.up_since = "up", 0, self.now
         child.paused_s += self.now - child.down_since
         self.due.pop(child, None)
         self.work(child)
@@ -449,8 +454,8 @@ class Supervision(RuleBasedStateMachine):
         for ref, child in self.refs:
             books = ref.statistics()
             assert (ref.name, ref.alive) == (child.name, child.life != "ended")
-            if self.model.gave_up is not None and child.life == "ended":
-                # Who was to start in the very instant of the give-up did so or not, as the scheduler had it.
+            if child in self.model.tied:
+                # It started or not, as the scheduler had it; and what it did not handle came back.
                 assert (books.accepted, books.handled + books.returned) == (
                     child.accepted,
                     child.handled + child.returned,
