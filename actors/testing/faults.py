@@ -1,20 +1,17 @@
 """Faults at exact moments: the n-th checkpoint of a scenario fails, or is cancelled.
 
-It decides what counts as a checkpoint: each time that a task gives way to trio's scheduler where a cancel could reach
-it. Trio's own tasks do not count, nor does the yield of a function that had nothing to wait for and is done. It must
-not know actors. Under one scheduler seed and a virtual clock the n-th checkpoint is always the same one.
+It decides what a fault does. What counts as a checkpoint is in `actors.testing.checkpoints`. It must not know actors.
+Under one scheduler seed and a virtual clock the n-th checkpoint is always the same one.
 """
 
 from collections.abc import Awaitable, Callable
-from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVarTuple
 
 import trio
-from trio.lowlevel import Task
 
+from actors.testing.checkpoints import Checkpoints, Moment
 from actors.testing.running import run
-from actors.testing.scheduler import at_checkpoint, fail_wait, is_trios_own
 
 Ts = TypeVarTuple("Ts")
 
@@ -22,41 +19,43 @@ Ts = TypeVarTuple("Ts")
 Act = BaseException | type[BaseException] | Literal["cancel"] | Callable[[], object]
 
 
-class Fault(trio.abc.Instrument):
+class Fault:
     """Counts checkpoints from its block's start, and strikes at one of them. Made by `inject` and `count_checkpoints`.
 
     Use it once: as a block (`with fault:`) in a running test, or as `run(..., fault=fault)`.
 
     Attributes:
-        count: The checkpoints so far.
         struck: The name of the task that it struck, or None.
         cancelled: True if its block was left because of its cancel.
     """
 
     def __init__(self, n: int | None, act: Act | None, tasks: str) -> None:
-        self.count = 0
         self.struck: str | None = None
         self.cancelled = False
         self._n = n
         self._act = act
-        self._tasks = tasks
+        self._checkpoints = Checkpoints(self._reached, tasks=tasks)
         self._scope = trio.CancelScope()
-        self._exited: Task | None = None
         self._raised: Exception | None = None
 
     def __repr__(self) -> str:
         at = "counting" if self._n is None else f"{self._act!r} at checkpoint {self._n}"
         return f"<Fault {at}, {self.count} so far>"
 
+    @property
+    def count(self) -> int:
+        """The checkpoints so far."""
+        return self._checkpoints.count
+
     def __enter__(self) -> Self:
         self._scope.__enter__()
-        trio.lowlevel.add_instrument(self)
+        self._checkpoints.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        trio.lowlevel.remove_instrument(self)
+        self._checkpoints.stop()
         try:
             swallowed = bool(self._scope.__exit__(kind, error, traceback))
         finally:
@@ -69,29 +68,18 @@ class Fault(trio.abc.Instrument):
             raise AssertionError(f"checkpoint {self._n} was never reached: there were {self.count}")
         return swallowed
 
-    def task_exited(self, task: Task) -> None:
-        """For trio."""
-        self._exited = task
+    def _reached(self, moment: Moment) -> None:
+        if self.count == self._n:
+            self.struck = moment.task.name
+            try:
+                self._strike(moment)
+            except Exception as error:  # trio would only log it, and go on without this fault
+                self._raised = error
 
-    def after_task_step(self, task: Task) -> None:
-        """For trio, which would only log what is raised in here, and go on without it."""
-        exited, self._exited = self._exited, None
-        try:
-            if task is not exited and self._counts(task):
-                self.count += 1
-                if self.count == self._n:
-                    self.struck = task.name
-                    self._strike(task)
-        except Exception as error:
-            self._raised = self._raised or error
-
-    def _counts(self, task: Task) -> bool:
-        return fnmatchcase(task.name, self._tasks) and not is_trios_own(task) and at_checkpoint(task)
-
-    def _strike(self, task: Task) -> None:
+    def _strike(self, moment: Moment) -> None:
         act = self._act
         if isinstance(act, BaseException):
-            fail_wait(task, act)
+            moment.fail(act)
         elif callable(act):
             act()
         else:

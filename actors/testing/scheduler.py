@@ -7,20 +7,28 @@ order of their birth before it is shuffled, and `_r`, which shuffles it.
 """
 
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
+from types import FunctionType
 from typing import Any, NoReturn
 
 import outcome
 import trio
-from trio.lowlevel import Task, cancel_shielded_checkpoint, checkpoint
+from trio.lowlevel import Task, cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled, current_task
+
+from actors.runtime.messages import QuickMessages
 
 # By name: to a type checker these are not there, or constants.
 _runner: Any = import_module("trio._core._run")
+_look: Any = checkpoint_if_cancelled
+_messages: Any = QuickMessages
 
 _YIELD = cancel_shielded_checkpoint.__code__
 _CHECKPOINT = checkpoint.__code__
+
+#: The code of the loop that takes one step of each task that is ready.
+STEPS = _runner.unrolled_run.__code__
 
 
 @contextmanager
@@ -82,6 +90,51 @@ def fail_wait(task: Task, error: BaseException) -> None:
         waiting._attempt_abort(raise_error)
     else:
         waiting._next_send = outcome.Error(error)
+
+
+_watchers: list[Callable[[Task], object]] = []
+_LOOK = _look.__code__
+_NEXT = _messages.__anext__
+
+
+def watch_looks(watcher: Callable[[Task], object]) -> None:
+    """Call `watcher(task)` wherever a task is about to look whether it is cancelled, in `checkpoint_if_cancelled`.
+
+    What it raises is raised there. The loop over an actor's messages looks in a way of its own, and counts.
+    """
+    if not _watchers:
+        # Its code is exchanged: by now, everybody has the function itself under a name of their own.
+        _runner.actors_testing_looks = _looks
+        _runner.actors_testing_look = FunctionType(_LOOK, _look.__globals__, "checkpoint_if_cancelled")
+        _look.__code__ = _watched_look.__code__
+        _messages.__anext__ = _watched_next
+    _watchers.append(watcher)
+
+
+def unwatch_looks(watcher: Callable[[Task], object]) -> None:
+    """Take back one `watch_looks`."""
+    _watchers.remove(watcher)
+    if not _watchers:
+        _look.__code__ = _LOOK
+        _messages.__anext__ = _NEXT
+        del _runner.actors_testing_looks, _runner.actors_testing_look
+
+
+def _looks() -> None:
+    task = current_task()
+    for watcher in tuple(_watchers):
+        watcher(task)
+
+
+async def _watched_look() -> None:
+    # Runs as trio's function, so these are names of trio's module.
+    actors_testing_looks()  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+    await actors_testing_look()  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+
+
+async def _watched_next(messages: "QuickMessages[Any]") -> Any:
+    _looks()
+    return await _NEXT(messages)
 
 
 def take_shields_off(task: Task) -> None:

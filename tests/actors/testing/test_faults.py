@@ -58,14 +58,65 @@ def test_each_wait_of_a_scenario_is_one_checkpoint() -> None:
 
 
 async def test_what_cannot_be_interrupted_does_not_count(autojump_clock: MockClock) -> None:
-    lock, event = trio.Lock(), trio.Event()
-    event.set()
     with count_checkpoints() as counting:
-        async with lock:
-            await trio.lowlevel.cancel_shielded_checkpoint()
+        await trio.lowlevel.cancel_shielded_checkpoint()
         assert counting.count == 0
-        await event.wait()
+        await trio.lowlevel.checkpoint()
         assert counting.count == 1
+
+
+async def test_a_look_that_does_not_wait_is_a_checkpoint(autojump_clock: MockClock) -> None:
+    lock = trio.Lock()
+    with count_checkpoints() as counting:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        assert counting.count == 1
+        async with lock:  # looks, takes it, and lets others run
+            assert counting.count == 2
+
+
+async def test_a_cancel_at_a_look_is_seen_there(autojump_clock: MockClock) -> None:
+    lock = trio.Lock()
+    with inject(2, "cancel") as fault:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await lock.acquire()
+        pytest.fail("it was cancelled before")
+    assert fault.cancelled
+    assert not lock.locked()
+
+
+async def test_an_error_at_a_look_is_raised_there(autojump_clock: MockClock) -> None:
+    lock = trio.Lock()
+    with inject(1, OSError("gone")) as fault:
+        with pytest.raises(OSError, match=r"^gone$"):
+            await lock.acquire()
+    assert fault.struck
+    assert not lock.locked()
+
+
+async def test_a_function_is_called_at_a_look_while_the_task_stands_still(autojump_clock: MockClock) -> None:
+    lock = trio.Lock()
+    seen: list[bool] = []
+    with inject(1, lambda: seen.append(lock.locked())):
+        await lock.acquire()
+    assert seen == [False]
+
+
+def test_the_loop_over_messages_looks_before_each() -> None:
+    async def count_down(ctx: Ctx[int]) -> None:
+        async for number in ctx:
+            if not number:
+                return
+
+    async def main() -> None:
+        async with open_system() as system:
+            ref = await system.spawn(count_down, name="it")
+            for number in reversed(range(20)):
+                ref.tell(number)
+            await ref.join()
+
+    assert len(every_checkpoint(main, tasks="actor it")) > 20
+    for n in every_checkpoint(main, tasks="actor it"):
+        run(main, fault=inject(n, "cancel", tasks="actor it"))
 
 
 async def test_tasks_that_end_and_trios_own_do_not_count(autojump_clock: MockClock) -> None:

@@ -10,7 +10,15 @@ import pytest
 import trio
 from trio.lowlevel import Task
 
-from actors.testing.scheduler import at_checkpoint, fail_wait, is_trios_own, seeded, take_shields_off
+from actors.testing.scheduler import (
+    at_checkpoint,
+    fail_wait,
+    is_trios_own,
+    seeded,
+    take_shields_off,
+    unwatch_looks,
+    watch_looks,
+)
 
 RUNNER: Any = import_module("trio._core._run")
 
@@ -298,3 +306,53 @@ async def test_trios_own_tasks_are_told_from_the_programs() -> None:
 async def _started(own: list[bool], task_status: trio.TaskStatus[None]) -> None:
     own.append(is_trios_own(trio.lowlevel.current_task()))
     task_status.started()
+
+
+def test_looks_are_watched_under_every_name_and_only_meanwhile() -> None:
+    seen: list[str] = []
+    codes = (trio.lowlevel.checkpoint_if_cancelled.__code__, RUNNER.checkpoint_if_cancelled.__code__)
+    names = set(vars(RUNNER))
+
+    async def main() -> None:
+        look = trio.lowlevel.checkpoint_if_cancelled
+
+        def watcher(task: Task) -> None:
+            seen.append(task.name)
+
+        watch_looks(watcher)
+        watch_looks(seen.append)  # type: ignore[arg-type]
+        try:
+            await look()
+            await RUNNER.checkpoint_if_cancelled()
+            assert len(seen) == 4
+            unwatch_looks(seen.append)  # type: ignore[arg-type]
+            await look()
+            assert len(seen) == 5
+        finally:
+            unwatch_looks(watcher)
+        await look()
+
+    trio.run(main)
+    assert len(seen) == 5
+    assert (trio.lowlevel.checkpoint_if_cancelled.__code__, RUNNER.checkpoint_if_cancelled.__code__) == codes
+    assert set(vars(RUNNER)) == names
+
+
+def test_a_watched_look_still_counts_for_trio_and_still_sees_a_cancel() -> None:
+    async def main() -> None:
+        def watcher(_: Task) -> None: ...
+
+        watch_looks(watcher)
+        try:
+            task: Any = trio.lowlevel.current_task()
+            before = task._cancel_points
+            await trio.lowlevel.checkpoint_if_cancelled()
+            assert task._cancel_points == before + 1
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await trio.lowlevel.checkpoint_if_cancelled()
+                pytest.fail("it was cancelled")
+        finally:
+            unwatch_looks(watcher)
+
+    trio.run(main)
