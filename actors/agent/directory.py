@@ -1,5 +1,6 @@
 """The sessions of an agent by their ids: opened once, closed once, found, listed."""
 
+import contextlib
 import logging
 import secrets
 from typing import TYPE_CHECKING, cast
@@ -16,6 +17,7 @@ from protocol.chat import SystemMessage
 from protocol.errors import Code, RuleViolation
 from protocol.ids import check_session_id
 from protocol.limits import Limits
+from protocol.sendable import check_text
 
 if TYPE_CHECKING:
     from actors.agent.agent import Agent
@@ -203,6 +205,29 @@ class AgentSessions:
         for queued in list(session.state.queue or ()):
             session.cancel_run(queued.id, reason)
         session.cancel_run(session.state.root, reason)
+
+    async def cancel_all(self, reason: str = "") -> int:
+        """Cancel every run, active or queued, of every open session; return how many there were. A checkpoint.
+
+        In slices, so that the event loop is never held for long; a run that starts meanwhile may be left out. As with
+        `SessionHandle.cancel`, tools may still be cleaning up when this returns (`SessionHandle.wait_idle`).
+        """
+        check_text(reason, path="the reason")
+        cancelled = 0
+        sessions = list(self._sessions.values())
+        for position, session in enumerate(sessions):
+            runs = [queued.id for queued in session.state.queue or ()]  # first: they would start behind the active one
+            for run in (*runs, session.state.root):
+                if run and session.closed is None:
+                    session.cancel_run(run, reason)
+                    cancelled += 1
+            if position % _SLICE == _SLICE - 1:
+                await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        for session in sessions:
+            with contextlib.suppress(RuleViolation):  # its store failed, or it was closed: so were its runs
+                await session.wait_committed(session.state.seq)
+        return cancelled
 
     def forget(self, session: Session) -> None:
         """A session has shut. Called by it."""

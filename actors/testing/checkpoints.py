@@ -1,8 +1,8 @@
 """The moments of a run at which something can happen to it: each wait, and each look for a cancel.
 
 It decides what counts as a checkpoint: a wait that a cancel could end, and a look that finds nothing and goes on
-without a wait (`trio.lowlevel.checkpoint_if_cancelled`, which most functions of trio begin with). Trio's own tasks do
-not count, nor does the yield of a function that had nothing to wait for and is done. It must not know what happens there.
+without a wait (`trio.lowlevel.checkpoint_if_cancelled`, which most functions of trio begin with). What does not count:
+trio's own tasks, and the yield of a function that had nothing to wait for and is done. It must not know what happens.
 """
 
 import inspect

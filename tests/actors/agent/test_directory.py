@@ -10,8 +10,9 @@ from actors import Agent, ScriptedModel, open_agent, tool
 from actors.agent.handle import SessionHandle
 from actors.agent.memory import MemoryLog, MemoryStore
 from actors.agent.serving import Request, serve
-from actors.models.scripted import call, say
+from actors.models.scripted import call, say, stall
 from protocol import commands as cmd
+from protocol import events as ev
 from protocol.errors import RuleViolation
 from tests.scenarios.staging import staged
 
@@ -138,3 +139,63 @@ async def test_a_close_that_is_cancelled_before_it_began_leaves_a_working_sessio
             await agent.close_session("s")
         assert agent.find("s") is session
         assert (await agent.run("go", session_id="s")).content == "done"
+
+
+async def test_all_runs_of_all_sessions_are_cancelled_queued_ones_too(autojump_clock: MockClock) -> None:
+    async with open_agent(ScriptedModel([stall()], repeat=True)) as agent:
+        for number in range(100):
+            await agent.session(f"s{number}").prompt("go")
+        await agent.session("s3").prompt("and then", when_busy="queue")
+        await agent.open_session("idle")
+        await wait_all_tasks_blocked()
+        assert await agent.cancel_all("enough") == 101
+        for number in range(100):
+            await agent.session(f"s{number}").wait_idle()
+        ends = {
+            event.reason
+            for number in range(100)
+            if (session := agent.find(f"s{number}")) is not None
+            for event in session.log
+            if isinstance(event, ev.RunCancelled)
+        }
+        assert ends == {"enough"}
+        assert agent.active_runs == 0
+        session = agent.find("s3")
+        assert session is not None
+        assert sum(isinstance(event, ev.RunCancelled) for event in session.log) == 2
+        assert await agent.cancel_all() == 0
+
+
+class Steps(trio.abc.Instrument):
+    """Sees how many runs are cancelled in one step of a task at most."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.watched = agent.grace._due  # pyright: ignore[reportPrivateUsage]
+        self.before = 0
+        self.most = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.before = len(self.watched)
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.most = max(self.most, len(self.watched) - self.before)
+
+
+async def test_cancelling_all_never_holds_the_loop_for_long(autojump_clock: MockClock) -> None:
+    async with open_agent(ScriptedModel([stall()], repeat=True)) as agent:
+        for number in range(200):
+            await agent.session(f"s{number}").prompt("go")
+        await wait_all_tasks_blocked()
+        steps = Steps(agent)
+        trio.lowlevel.add_instrument(steps)
+        await agent.cancel_all()
+        trio.lowlevel.remove_instrument(steps)
+        assert steps.most == 64
+
+
+async def test_a_reason_that_cannot_be_kept_cancels_nothing(autojump_clock: MockClock) -> None:
+    async with open_agent(ScriptedModel([stall()])) as agent:
+        await agent.session("s").prompt("go")
+        with pytest.raises(RuleViolation, match=r"^event.unsendable: the reason "):
+            await agent.cancel_all("half a \ud800")
+        assert agent.active_runs == 1
