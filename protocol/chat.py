@@ -94,6 +94,24 @@ class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
+def drop_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages without the results that do not follow the message that made their call.
+
+    No model takes a history with such a result, so a session whose history was cut in between could not go on.
+    """
+    kept: list[Message] = []
+    calls: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in calls:
+                continue
+            calls.remove(message.tool_call_id)
+        else:
+            calls = {call.id for call in message.tool_calls} if isinstance(message, AssistantMessage) else set()
+        kept.append(message)
+    return tuple(kept)
+
+
 class ToolResult(Struct):
     """What a tool handed back, before it is stored. `after_tool` may change it in place.
 

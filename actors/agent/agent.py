@@ -29,7 +29,7 @@ from protocol import decisions
 from protocol import events as ev
 from protocol.chat import AssistantMessage, UserMessage
 from protocol.decisions import WhenBusy
-from protocol.errors import RuleViolation
+from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State
 from protocol.ids import check_session_id
 from protocol.limits import DEFAULT_LIMITS, Limits
@@ -45,11 +45,13 @@ class Agent(AgentSessions):
         name: Also part of the names of its actors.
         max_turns: Model calls per run before it fails, unless a run says otherwise.
         session_id: The agent's own session, used where none is named.
+        active_runs: Runs that have started and have no end yet.
+        stuck_tools: Runs of tools that did not end within the cancel grace, so far. Each may still be running.
     """
 
     __slots__ = (
         "_thread", "_token", "active_runs", "clock", "emitting", "extensions", "grace", "hooks", "max_turns", "model",
-        "session_id", "threads", "tool_set", "usual_tools",
+        "session_id", "stuck_tools", "threads", "tool_set", "usual_tools",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +79,7 @@ class Agent(AgentSessions):
         self.threads = threads
         self.grace = CancelGrace(supervisor.system, limits.cancel_grace_s)
         self.active_runs = 0
+        self.stuck_tools = 0
         self.session_id = f"{name}-{secrets.token_hex(4)}"
         # While an external event is offered to the extensions: the id of the command that brought it, or "".
         self.emitting: str | None = None
@@ -164,7 +167,11 @@ class Agent(AgentSessions):
         return trio.from_thread.run_sync(call, trio_token=self._token)
 
     async def attach(self, channel: trio.MemoryReceiveChannel[ExternalEvent], *, session_id: str | None = None) -> None:
-        """Feed a session from a memory channel, until the channel ends or the session does. A checkpoint."""
+        """Feed a session from a memory channel, until the channel ends or the session does. A checkpoint.
+
+        Raises:
+            RuleViolation: `session.closed`, `session.limit`, `store.failed`; the channel is as it was.
+        """
         await trio.lowlevel.checkpoint()
         session = await self.open(self.session_id if session_id is None else check_session_id(session_id))
         config = AgentRunConfig(session_id=session.id)
@@ -176,7 +183,8 @@ class Agent(AgentSessions):
                     async for event in channel:
                         self.broadcast(event, config)
 
-        assert session.nursery is not None
+        if session.nursery is None:
+            raise RuleViolation(Code.SESSION_CLOSED, f"session {session.id!r} is ending, nothing is started in it")
         session.nursery.start_soon(pump, name=f"{session.id}/external events")
 
     # ---- called by sessions

@@ -12,7 +12,7 @@ import msgspec
 import trio
 
 from actors.agent.extension import AgentExtension, CallTool
-from actors.agent.foreign import contain
+from actors.agent.foreign import contain, fence
 from actors.agent.tools import Tool, failure
 from protocol import events as ev
 from protocol.chat import CallOutcome, ToolCall, ToolMessage, ToolResult
@@ -111,12 +111,14 @@ async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     working[call.id] = call.name
     try:
         with contain(call.name, ToolError):
-            if live.agent.hooks.on_tool_call:
-                result = await _chain(live, tool)(_own_copy(call))
-            elif tool.inline:
+            if tool.inline and not live.agent.hooks.on_tool_call:
                 result = tool.invoke_inline(live.context, _own_copy(call) if tool.function else call)
             else:
-                result = await tool.invoke(live.context, _own_copy(call), live.agent.threads)
+                with fence():
+                    if live.agent.hooks.on_tool_call:
+                        result = await _chain(live, tool)(_own_copy(call))
+                    else:
+                        result = await tool.invoke(live.context, _own_copy(call), live.agent.threads)
     except Exception as raised:
         error = raised
     finally:

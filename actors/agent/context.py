@@ -9,7 +9,7 @@ from actors.agent.view import AgentEvent, AgentEventType
 from protocol import decisions
 from protocol import events as ev
 from protocol.asks import Question
-from protocol.chat import AssistantMessage, Message, ModelRequest, UserMessage
+from protocol.chat import AssistantMessage, Message, ModelRequest, UserMessage, drop_orphans
 from protocol.errors import LocalProtocolError
 from protocol.history import Run
 from protocol.phases import Phase
@@ -163,7 +163,7 @@ class AgentRunContext:
         self._append(ev.MessageAdded(message, index))
 
     def replace_messages(self, messages: Sequence[Message], *, reason: str = "") -> None:
-        """Replace the whole history.
+        """Replace the whole history. A result that does not follow the message of its call is left out.
 
         Raises:
             RuleViolation: `event.unsendable` or `event.too_large` - as `add_message`, of one of the messages.
@@ -171,7 +171,7 @@ class AgentRunContext:
         for message in messages:
             self._check_message(message)
         check_text(reason, path="the reason")
-        self._append(ev.HistoryReplaced(tuple(messages), reason))
+        self._append(ev.HistoryReplaced(drop_orphans(messages), reason))
 
     def set_state(self, key: str, value: Any) -> None:
         """Set a key of the session's durable state; None removes it.

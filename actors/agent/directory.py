@@ -188,7 +188,7 @@ class AgentSessions:
             # Where this was cancelled, however early, the session goes on; nobody else is closing it.
             left = self._sessions.get(session_id)
             if left is not None and session_id not in self._closing:
-                left.closing = False
+                left.closing = left.actor is None  # unless it has come to its end by itself
 
     async def _end_session(self, session: Session, ref: Ref[Request]) -> None:
         self._cancel_all(session, "the session is being closed")

@@ -59,6 +59,28 @@ class contain:  # used like a function: `with contain("the tool"):`
                 raise BaseExceptionGroup(group.message, (failed, rest)) from error
 
 
+class fence:  # used like a function: `with fence():`
+    """Close the scopes that the code in the block left open in this task: trio raises a `RuntimeError` for them.
+
+    Left open, one that is cancelled would cancel whatever this task does next. Tasks of a nursery that was left open
+    are cancelled first: afterwards nothing would reach them, and the program could not end.
+    """
+
+    __slots__ = ("_nurseries", "_scope")
+
+    def __enter__(self) -> None:
+        self._nurseries = len(trio.lowlevel.current_task().child_nurseries)
+        self._scope = trio.CancelScope()
+        self._scope.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        for nursery in trio.lowlevel.current_task().child_nurseries[self._nurseries :]:
+            nursery.cancel_scope.cancel(reason="it was left open")
+        return self._scope.__exit__(kind, error, traceback)
+
+
 def _is_foreign_stop(error: BaseException) -> bool:
     return not isinstance(error, Exception | BaseExceptionGroup) and is_foreign(error)
 

@@ -86,6 +86,7 @@ class LiveRun:
             logger.warning(
                 "session %s run %s: still running after the cancel grace: %s", self.session.id, self.id, stuck
             )
+            self.agent.stuck_tools += len(self.working or ())
             self.session.append(decisions.finish(self.session.state, self.record, "cancelled", stuck=stuck))
 
     def stamp(self, event: ev.Event) -> None:
@@ -124,8 +125,11 @@ class LiveRun:
 
     def _finish(self, how: Literal["completed", "failed", "cancelled"], error: BaseException | None) -> None:
         session = self.session
-        if self.id not in session.state.runs or session.closed is not None:
-            return  # given up, or closed, while it was unwinding
+        if session.closed is not None:
+            return  # while it was unwinding
+        if self.id not in session.state.runs:
+            logger.info("session %s run %s: what outlived its end is over; nothing of it was kept", session.id, self.id)
+            return
         code, message, detail = str(Code.SESSION_CRASHED), "the run was torn down", ""
         if error is not None:
             code, message = _describe(_unwrap(error))

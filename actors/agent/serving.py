@@ -70,7 +70,7 @@ class HistoryResult(Struct, frozen=True):
 
 async def session_actor(ctx: Ctx[Request], session: Session) -> None:
     """The actor of one session: one loop, which waits for no store, client or tool. Its runs live in its nursery."""
-    session.nursery = ctx.nursery
+    session.actor, session.nursery = ctx.self, ctx.nursery
     if session.closed is not None:
         return  # its store failed while it was made
     ctx.ready()
@@ -81,9 +81,11 @@ async def session_actor(ctx: Ctx[Request], session: Session) -> None:
     except Exception as error:
         # First the record: the runs are not cancelled, the log says what becomes of them.
         text = f"the actor of session {session.id!r} failed with {type(error).__name__}"
+        session.actor = None  # it ends by this error, not by a stop
         session.shut(RuleViolation(Code.SESSION_CRASHED, text))
         raise
     finally:
+        session.body_ended("the session was stopped")
         _turn_away(ctx, session)
 
 

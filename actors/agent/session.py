@@ -15,6 +15,7 @@ import trio
 from msgspec.structs import force_setattr
 
 from actors.agent.outbox import Outbox
+from actors.runtime import Ref
 from protocol import decisions
 from protocol import events as ev
 from protocol.errors import Code, RuleViolation
@@ -36,7 +37,8 @@ class Session(Outbox):
     """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
 
     __slots__ = (
-        "_noted", "_used", "_waiters", "agent", "callers", "closing", "id", "idle", "lives", "nursery", "state",
+        "_noted", "_used", "_waiters", "actor", "agent", "callers", "closing", "id", "idle", "lives", "nursery",
+        "state",
     )  # fmt: skip
 
     def __init__(self, agent: "Agent", session_id: str) -> None:
@@ -47,6 +49,8 @@ class Session(Outbox):
         self.lives: tuple[LiveRun, ...] = ()
         self.callers: dict[str, RunStream] | None = None
         self.closing = False
+        # Both only while the body of its actor runs: afterwards the nursery may be gone at any moment.
+        self.actor: Ref[Any] | None = None
         self.nursery: trio.Nursery | None = None
         self.idle: trio.Event | None = None
         self._noted: dict[str, Ack] | None = None
@@ -108,13 +112,14 @@ class Session(Outbox):
         if self.closed is not None:
             return
         lives, self.lives = self.lives, ()
+        self.callers = None
         self.end(why)
         for live in lives:
             live.abandon(why)
         if self.idle is not None:
             self.idle.set()
-        if self.nursery is not None:
-            self.nursery.cancel_scope.cancel(reason=str(why))
+        if self.actor is not None:
+            self.actor.stop(str(why))
         self.agent.forget(self)
 
     # ---- commands; each is decided and recorded before it returns
@@ -131,7 +136,8 @@ class Session(Outbox):
                 return known
         events = decide(self.state, *args, **options)
         if (self.closing or self.agent.closed) and events and isinstance(events[0], ev.RunStarted | ev.RunQueued):
-            raise RuleViolation(Code.SESSION_CLOSED, f"session {self.id!r} is being closed, nothing is started in it")
+            why = f"session {self.id!r} is being closed, nothing is started in it"
+            raise self.closed or RuleViolation(Code.SESSION_CLOSED, why)
         seq = self.append(events, cause=cause)
         if self.closed is not None:
             raise self.closed
@@ -178,6 +184,13 @@ class Session(Outbox):
             if live.id == run:
                 return live
         return None
+
+    def body_ended(self, reason: str = "") -> None:
+        """The body of the session's actor has ended; its runs may still unwind. Nothing is started behind them."""
+        self.actor = self.nursery = None
+        self.closing = True
+        for queued in list(self.state.queue or ()):
+            self.cancel_run(queued.id, reason)
 
     def actor_ended(self) -> None:
         """The session's actor and its runs have ended, whatever ended them."""

@@ -24,6 +24,7 @@ from protocol.chat import (
     ToolResult,
     Usage,
     UserMessage,
+    drop_orphans,
 )
 
 CALL = ToolCall("c1", "search", {"query": "trio", "n": [1, 2.5, None, True]}, provider_id="p", invalid="why")
@@ -75,6 +76,19 @@ def test_only_a_completed_call_is_a_success(outcome: CallOutcome) -> None:
 def test_interrupted_and_not_run_are_two_kinds_a29() -> None:
     assert CallOutcome.INTERRUPTED != CallOutcome.SKIPPED
     assert CallOutcome.DENIED not in (CallOutcome.INTERRUPTED, CallOutcome.SKIPPED, CallOutcome.FAILED)
+
+
+def test_a_history_that_is_cut_anywhere_has_no_result_without_its_call_f24() -> None:
+    user = UserMessage("go")
+    calls = AssistantMessage(tool_calls=(ToolCall("c1", "f"), ToolCall("c2", "f")))
+    results = (ToolMessage("c1", "f", "1"), ToolMessage("c2", "f", "2"))
+    whole = (user, calls, *results, AssistantMessage("done"))
+    assert drop_orphans(whole) == whole == drop_orphans(list(whole))
+    assert [drop_orphans(whole[start:]) for start in range(6)] == [
+        whole, whole[1:], whole[4:], whole[4:], whole[4:], (),
+    ]  # fmt: skip
+    assert drop_orphans((calls, user, *results)) == (calls, user), "a result is right behind its call's message"
+    assert drop_orphans((calls, results[0], results[0])) == (calls, results[0]), "a call has one result"
 
 
 def test_calls_do_not_share_their_arguments() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import trio
 
-from actors.agent.foreign import contain, describe_foreign, is_foreign
+from actors.agent.foreign import contain, describe_foreign, fence, is_foreign
 from protocol.errors import ToolError
 
 
@@ -75,3 +75,15 @@ async def test_what_is_foreign_beside_a_real_cancel_becomes_an_error_and_the_can
                 await trio.lowlevel.checkpoint()
                 scope.cancel()
                 await trio.sleep_forever()
+
+
+async def test_a_scope_that_was_left_open_is_closed_and_told_by_trio() -> None:
+    with pytest.raises(RuntimeError, match="Cancel scope stack corrupted"), fence():
+        trio.CancelScope().__enter__().cancel()
+    await trio.lowlevel.checkpoint()
+    with fence():
+        await trio.lowlevel.checkpoint()
+    with trio.CancelScope() as scope, fence():
+        scope.cancel()
+        await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
