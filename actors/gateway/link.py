@@ -120,11 +120,12 @@ class Link:
             items = self._outbox.take(max_messages=most, max_bytes=MAX_BATCH_BYTES)
             if items:
                 frame = items[0].frame if len(items) == 1 else jsonrpc.join(item.frame for item in items)
-                await self._socket.send(frame.decode())
-                self.sent += len(items)
+                # Before the frame is out: what says how far the client got comes behind it, or not at all.
                 for item in items:
                     if isinstance(item.reader, Watch) and item.seq > 0:
                         item.reader.sent = item.seq
+                await self._socket.send(frame.decode())
+                self.sent += len(items)
             elif self._goodbye is not None:
                 await self._socket.close(*self._goodbye)
                 raise SocketClosed(*self._goodbye)

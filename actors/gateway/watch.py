@@ -53,7 +53,7 @@ class Watch:
         session: Its id.
         log_id: Its log; "" until attached.
         seq: The last record that was queued for the client.
-        sent: The last record that left for the client.
+        sent: The last record that left for the client, or is being written.
         ended: Nothing more is taken.
     """
 

@@ -67,7 +67,7 @@ class Actor(Record[M]):
 
         try:
             await wait_task_rescheduled(abort)
-        except trio.Cancelled:
+        except BaseException:  # a cancel, an interrupt; or the actor has ended, then there is nothing to stop
             self.stop("its start was cancelled", DownKind.CANCELLED)
             with trio.move_on_after(self.system.grace_s, shield=True):
                 await self._join()  # its name is free, when the spawner goes on

@@ -368,11 +368,14 @@ async def open_system(
         await checkpoint_if_cancelled()
         return
     except BaseExceptionGroup as group:
-        # The nursery's own group, and no other: one that the block itself raised stays as it is.
+        # The nursery's own group, and no other: one that the block itself raised stays as it is. Where the block was
+        # cancelled while the system failed, the error is all there is to say.
         members = cast("tuple[BaseException, ...]", group.exceptions)
+        members = tuple([one for one in members if not isinstance(one, trio.Cancelled)]) or members[:1]
         if len(members) != 1:
             raise
         error = members[0]
     finally:
+        system.wheel.close()
         observe.closed(system)
     raise error  # out here, where its own context is not replaced by the group

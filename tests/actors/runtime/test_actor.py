@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.runtime import ActorGone, Ctx, DownKind, Ref, open_system
+from actors.testing.scheduler import fail_wait
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 
@@ -303,3 +304,27 @@ async def test_an_idle_actor_is_small() -> None:
             assert not hasattr(thing, "__dict__")
         made_when_needed = (actor._done, actor._parts, actor._watchers, actor.mailbox.queue, actor.mailbox.lanes)
         assert made_when_needed == (None,) * 5
+
+
+async def test_a_spawner_that_is_interrupted_leaves_no_actor() -> None:
+    class Interrupted(BaseException):
+        pass
+
+    spawners: list[trio.lowlevel.Task] = []
+
+    async def never_ready(ctx: Ctx[object]) -> None:
+        await trio.sleep_forever()
+
+    async with open_system() as system:
+
+        async def spawn() -> None:
+            spawners.append(trio.lowlevel.current_task())
+            with pytest.raises(Interrupted):
+                await system.spawn(never_ready, name="a")
+            assert system.statistics().actors == 0
+            await system.spawn(idle, name="a")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(spawn)
+            await wait_all_tasks_blocked()
+            fail_wait(spawners[0], Interrupted())

@@ -55,6 +55,25 @@ async def test_an_error_of_the_block_comes_out_as_it_is() -> None:
     assert (await refs[0].join()).reason == "system 'system' failed"
 
 
+async def test_an_error_that_ends_the_system_while_it_is_cancelled_comes_out_without_a_group() -> None:
+    with pytest.raises(ValueError, match=r"^\nin actor 'sup/idle-1', while handling Boom\nsupervisor 'sup' gave up"):
+        with trio.CancelScope() as scope:
+            async with open_system() as system:
+                sup = await system.supervise(name="sup", restart="permanent", intensity=(0, 1), budget="supervisor")
+                (await sup.spawn(idle)).tell(Boom())
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    scope.cancel()
+
+
+async def test_an_alarm_of_a_system_that_has_ended_is_taken_back() -> None:
+    async with open_system() as system:
+        alarm = system.call_later(10, lambda: None)
+        assert alarm.active
+    assert (alarm.active, len(system.wheel)) == (False, 0)
+
+
 async def test_a_group_that_the_block_raised_comes_out_as_it_is() -> None:
     with pytest.RaisesGroup(ValueError, KeyError):
         async with open_system():

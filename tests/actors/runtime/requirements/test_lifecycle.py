@@ -171,7 +171,8 @@ async def spawn_crash_restart_stop(downs: list[Down]) -> None:
         except Injected as error:
             raised = error
         if raised is not None:
-            assert (type(raised), raised.__cause__, len(starts)) == (Injected, None, 1)
+            assert (type(raised), raised.__cause__) == (Injected, None)
+            assert len(starts) <= 1  # it failed in its body, or right before
         else:
             await system.spawn(watching, ref)
             ref.tell(Boom())
@@ -197,9 +198,10 @@ def test_an_error_at_any_await_of_a_life_leaves_no_hang_no_name_and_no_watcher_u
             run(spawn_crash_restart_stop, [], seed=0, fault=inject(n, Injected, tasks="actor s/w"))
         except Injected as error:
             came_out.append(error)
-    # The runtime's own wait, between two lives: no actor can fail there.
-    (own,) = came_out
-    assert "whole_life" not in {frame.name for frame in traceback.extract_tb(own.__traceback__)}
+    # The runtime's own waits, before a life and between two: no actor can fail there.
+    assert came_out
+    for own in came_out:
+        assert "whole_life" not in {frame.name for frame in traceback.extract_tb(own.__traceback__)}
 
 
 def test_a_cancel_at_any_moment_of_a_life_leaves_nothing_r11() -> None:
