@@ -161,7 +161,7 @@ def _make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add = parser.add_argument
-    add("targets", nargs="+", metavar="SCENARIO", help="module:name, or a module for all that are in it")
+    add("targets", nargs="+", metavar="SCENARIO", help="module:name, or a module or package for all in it")
     add("--case", metavar="CASE", help="play this one again, such as cancel@41, and say where it strikes")
     add("--seed", type=int, metavar="N", help="scheduler seed, instead of those of the scenario")
     add("--fault", action="append", metavar="PATTERN", help="such as request,cancel or request+3:cancel")

@@ -40,6 +40,7 @@ class Played:
         checkpoints: How many of them were checkpoints: a cancel could be delivered right there.
         failable: At which of them the fault `error` would have struck.
         possible_after: By name, at how many moments a fault was not possible yet.
+        possible_until: By name, the last moment at which one that was withdrawn was possible.
         where: The stack of the task whose moment was struck, the outermost first.
         task: Its name.
         missed: The moment came, and nothing of the case was possible any more; or it did not come.
@@ -49,6 +50,7 @@ class Played:
     checkpoints: int = 0
     failable: list[int] = field(default_factory=list[int])
     possible_after: dict[str, int] = field(default_factory=dict[str, int])
+    possible_until: dict[str, int] = field(default_factory=dict[str, int])
     where: list[str] = field(default_factory=list[str])
     task: str = ""
     missed: bool = False
@@ -122,6 +124,7 @@ class _Player:
         finally:
             checkpoints.stop()
             played.possible_after = stage.possible_after
+            played.possible_until = stage.possible_until
             played.missed = self._case is not None and not self._struck_at
         for check in stage.checks:
             result = check()

@@ -25,6 +25,8 @@ class Stage:
         self.faults: dict[str, Callable[[], object]] = {}
         #: By name, at how many moments before it a fault was first possible.
         self.possible_after: dict[str, int] = {}
+        #: By name, the last moment at which one that was withdrawn was possible.
+        self.possible_until: dict[str, int] = {}
         self.checks: list[Check] = []
         self.raised: Exception | None = None
         self.moments = 0
@@ -44,10 +46,12 @@ class Stage:
             raise ValueError(f"every scenario has the fault {name!r} already")
         self.faults[name] = act
         self.possible_after.setdefault(name, self.moments)
+        self.possible_until.pop(name, None)
 
     def withdraw(self, name: str) -> None:
         """From here on, this can happen no more. Does nothing if it could not."""
-        self.faults.pop(name, None)
+        if self.faults.pop(name, None) is not None:
+            self.possible_until[name] = self.moments
 
     def afterwards(self, check: Callable[[], object] | Callable[[], Awaitable[object]]) -> None:
         """When the scenario has ended, however it did, call this, and await what it returns if that can be awaited.

@@ -4,6 +4,8 @@ It decides which cases there are, and what a finding says: enough to play it aga
 """
 
 import gc
+import logging
+import pkgutil
 import sys
 import traceback
 from collections.abc import Generator, Iterator, Sequence
@@ -170,8 +172,14 @@ def _moments(pattern: Pattern, played: Played) -> list[int]:
     """Return at which moments something of the pattern's first tick can happen."""
     if pattern.first == (ERROR,):
         return played.failable
-    after = min(0 if name in (CANCEL, ERROR) else played.possible_after[name] for name in pattern.first)
-    return list(range(after + 1, played.moments + 1))
+    every = played.moments
+    spans = [
+        (0, every)
+        if name in (CANCEL, ERROR)
+        else (played.possible_after[name], min(every, played.possible_until.get(name, every)))
+        for name in pattern.first
+    ]
+    return list(range(min(after for after, _ in spans) + 1, max(until for _, until in spans) + 1))
 
 
 def _run_all(swept: Scenario, jobs: list[_Job], processes: int) -> Iterator[_Done]:
@@ -181,7 +189,8 @@ def _run_all(swept: Scenario, jobs: list[_Job], processes: int) -> Iterator[_Don
                 yield _run(job, swept)
         return
     find(swept.name)  # here, where one can read why it cannot be imported
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    level = logging.root.manager.disable  # each is as quiet as this one
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=logging.disable, initargs=(level,)) as pool:
         yield from pool.map(_run_elsewhere, jobs)
 
 
@@ -247,17 +256,27 @@ def find(name: str) -> Scenario:
 
 
 def scenarios_in(module: str) -> list[Scenario]:
-    """Return what `@scenario` made in a module, in the order of the source.
+    """Return what `@scenario` made in a module, in the order of the source; in a package, in each of its modules.
+
+    Modules whose name begins with `test_` are left out: they are tests, and need pytest.
 
     Raises:
         LookupError: There is no such module, or nothing in it.
     """
+    found = _scenarios_of(module)
+    if not found:
+        raise LookupError(f"nothing in {module!r} is made with @scenario")
+    return found
+
+
+def _scenarios_of(module: str) -> list[Scenario]:
     try:
         imported = import_module(module)
     except ImportError as error:
         raise LookupError(f"there is no module {module!r}: {error}") from error
     values = vars(imported).values()
     found = [value for value in values if isinstance(value, Scenario) and value.play.__module__ == module]
-    if not found:
-        raise LookupError(f"nothing in {module!r} is made with @scenario")
+    for inner in pkgutil.iter_modules(getattr(imported, "__path__", ())):
+        if not inner.name.startswith("test_"):
+            found += _scenarios_of(f"{module}.{inner.name}")
     return found

@@ -135,7 +135,7 @@ def test_a_fault_happens_at_every_moment_from_when_it_is_offered() -> None:
 
     report = sweep(walk, faults=["it"]).check()
     assert struck == [3, 4]
-    assert report.plays == 1 + 3  # the last came after it was withdrawn
+    assert report.plays == 1 + 2
 
 
 def test_without_patterns_each_fault_happens_by_itself() -> None:
@@ -482,6 +482,20 @@ def test_scenarios_are_found_by_their_names(shop: str) -> None:
         scenarios_in("no_such_shop")
     with pytest.raises(LookupError, match=r"^nothing in 'json' is made with @scenario$"):
         scenarios_in("json")
+
+
+def test_a_package_stands_for_all_its_modules_but_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from actors.testing.sweep import scenarios_in
+
+    (tmp_path / "mall" / "floor").mkdir(parents=True)
+    for name in ("baker", "test_baker", "floor/grocer"):
+        (tmp_path / "mall" / f"{name}.py").write_text(_MODULE, "utf-8")
+    (tmp_path / "mall" / "floor" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = [one.name for one in scenarios_in("mall")]
+    assert names == ["mall.baker:careless", "mall.baker:tidy", "mall.floor.grocer:careless", "mall.floor.grocer:tidy"]
+    for module in [name for name in sys.modules if name.split(".")[0] == "mall"]:
+        del sys.modules[module]
 
 
 def test_wrong_is_an_assertion() -> None:
