@@ -5,6 +5,7 @@ them. Ids are made of the seq that the record will get, which is why `state.seq`
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -107,10 +108,16 @@ def start_steering(run: Run) -> list[ev.Event]:
     return [ev.SteeringStarted(run.steers[0], run=run.id, path=run.path)]
 
 
-def cancel(state: State, run: str = "", *, reason: str = "") -> list[ev.Event]:
+def cancel(state: State, run: str = "", *, reason: str = "", at_rest: bool = False) -> list[ev.Event]:
     """Cancel a run, by default the active one. Idempotent: a second cancel, or one without a run, is no event.
 
     The open asks close here and not when tasks unwind, so that no answer slips in between.
+
+    Args:
+        state: The session's state.
+        run: Which run.
+        reason: Recorded with it.
+        at_rest: All of the run waits for answers: nothing has to unwind, so it ends here and now.
 
     Raises:
         RuleViolation: `run.unknown` - a run was named which is neither active nor queued; `command.invalid` - the
@@ -131,8 +138,12 @@ def cancel(state: State, run: str = "", *, reason: str = "") -> list[ev.Event]:
         raise RuleViolation(Code.RUN_UNKNOWN, f"no run {run!r} is active or queued")
     if target.cancelling:
         return []
+    nested = _nested(state, target)
+    if at_rest and not nested:
+        requested = ev.CancelRequested(reason, run=target.id, path=target.path)
+        return [requested, *finish(state, target, "cancelled", message=reason)]
     events: list[ev.Event] = []
-    for member in (*_nested(state, target), target):
+    for member in (*nested, target):
         if not member.cancelling:
             events.append(ev.CancelRequested(reason, run=member.id, path=member.path))
             events += _close_asks(state, member)
@@ -230,9 +241,13 @@ def _result_at_end(state: State, run: Run, record: CallRecord) -> ev.Event:
         content = error_content(Code.CALL_INTERRUPTED, text)
         interrupted = ToolMessage(call.id, call.name, content, CallOutcome.INTERRUPTED)
         return ev.ToolFailed(interrupted, Code.CALL_INTERRUPTED, run=run.id, path=run.path)
-    text = f"{call.name} was not run: the run ended before it started."
-    skipped = ToolMessage(call.id, call.name, error_content(Code.CALL_SKIPPED, text), CallOutcome.SKIPPED)
+    skipped = ToolMessage(call.id, call.name, _skipped_content(call.name), CallOutcome.SKIPPED)
     return ev.ToolSkipped(skipped, run=run.id, path=run.path)
+
+
+@lru_cache(maxsize=256)  # ten thousand runs that are cancelled together have called few tools
+def _skipped_content(name: str) -> str:
+    return error_content(Code.CALL_SKIPPED, f"{name} was not run: the run ended before it started.")
 
 
 def error_content(code: str, message: str, details: tuple[Detail, ...] = ()) -> str:

@@ -282,7 +282,7 @@ def _add_results(state: State, results: list[ToolMessage]) -> None:
     messages, first = state.messages, results[0].tool_call_id
     for end in range(len(messages), 0, -1):
         message = messages[end - 1]
-        if isinstance(message, AssistantMessage) and any(call.id == first for call in message.tool_calls):
+        if isinstance(message, AssistantMessage) and first in [call.id for call in message.tool_calls]:
             if end == len(messages):
                 messages.extend(results)
             else:

@@ -64,10 +64,16 @@ async def perform_together(live: "LiveRun", calls: list[Ready]) -> None:
     async def perform(call: ToolCall, tool: Tool) -> None:
         ask = wait_ask(live, call)
         if ask is not None:
+            live.resting += 1
             await ask
+            live.resting -= 1
+            if live.over:
+                return
             await trio.lowlevel.checkpoint_if_cancelled()  # settled and stopped in one tick: nothing goes on
         await perform_call(live, call, tool)
+        live.going -= 1
 
+    live.going = len(calls)
     async with trio.open_nursery() as nursery:
         for call, tool in calls:
             nursery.start_soon(perform, call, tool, name=f"{live.id}/{call.name}")

@@ -113,7 +113,11 @@ class SessionHandle:
         Raises:
             RuleViolation: `run.unknown` - `run` is neither active nor queued.
         """
-        return await self._act(command, decisions.cancel, run, reason=reason)
+        await trio.lowlevel.checkpoint()
+        session = await self._agent.open(self.id)
+        ack = session.cancel(command, run, reason)
+        await session.wait_committed(ack.seq)
+        return ack
 
     async def wait_idle(self) -> None:
         """Wait until no run is active or queued. A checkpoint."""

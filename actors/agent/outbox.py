@@ -6,7 +6,7 @@ know what they mean, nor wait for a reader: who does not take an event at once i
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ class Reader(Protocol):
         ...
 
     def closed(self, code: Code, seq: int) -> None:
-        """Nothing more will come; the last durable event offered was `seq`."""
+        """Nothing more will come; the last durable event that it was offered and took was `seq`."""
         ...
 
 
@@ -41,7 +41,7 @@ class Outbox:
         closed: Why nothing is recorded any more, or None.
     """
 
-    __slots__ = ("_outbox", "_readers", "_released", "_releasing", "closed", "committed", "log")
+    __slots__ = ("_outbox", "_readers", "_released", "_releasing", "_turn", "closed", "committed", "log")
 
     def __init__(self) -> None:
         self.log: list[ev.Event] = []
@@ -49,6 +49,8 @@ class Outbox:
         self.closed: RuleViolation | None = None
         self._released = 0
         self._releasing = False
+        # While an event is offered: to whom, whose turn it is, and what.
+        self._turn: tuple[Sequence[Reader], int, ev.Event | ev.Ephemeral] | None = None
         self._readers: list[Reader] = []
         self._outbox: deque[_Item] | None = None
 
@@ -108,9 +110,13 @@ class Outbox:
         if outbox is not None and not outbox:
             self._outbox = None
 
-    def _cut_off(self, reader: Reader) -> None:
+    def _cut_off(self, reader: Reader, refused: ev.Event | ev.Ephemeral) -> None:
         self.detach(reader)
-        reader.closed(Code.LINK_TOO_SLOW, self._released)
+        reader.closed(Code.LINK_TOO_SLOW, self._before(refused))
+
+    def _before(self, event: ev.Event | ev.Ephemeral) -> int:
+        """Return the seq that a reader has reached that has not taken `event`, the last that was released."""
+        return self._released - 1 if event.durable else self._released
 
     @property
     def watched(self) -> bool:
@@ -118,7 +124,7 @@ class Outbox:
         if self._readers:
             return True
         # Whoever is about to join must not miss what is shown until then.
-        return any(item[1] == self._join for item in self._outbox or ())
+        return self._outbox is not None and any(item[1] == self._join for item in self._outbox)
 
     def show(self, event: ev.Ephemeral) -> None:
         """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
@@ -136,11 +142,13 @@ class Outbox:
 
     def _offer(self, event: ev.Event | ev.Ephemeral) -> None:
         readers = self._readers
-        for reader in readers:
+        for turn, reader in enumerate(readers):
             if self._readers is not readers and reader not in self._readers:
                 continue  # one before it has detached it, or ended everything
+            self._turn = (readers, turn, event)
             if not self._takes(reader, event):
-                self._cut_off(reader)
+                self._cut_off(reader, event)
+        self._turn = None
 
     def _takes(self, reader: Reader, event: ev.Event | ev.Ephemeral) -> bool:
         try:
@@ -201,5 +209,9 @@ class Outbox:
         for _, _, _, failed in outbox:
             if failed is not None:
                 failed(why)
+        # In the middle of an offer those behind have not been offered what is released already.
+        offered, turn, event = self._turn or ((), 0, None)
+        behind = offered[turn + 1 :]
         for reader in readers:
-            reader.closed(why.code, self._released)
+            late = event is not None and any(other is reader for other in behind)
+            reader.closed(why.code, self._before(event) if late and event is not None else self._released)

@@ -45,10 +45,14 @@ class LiveRun:
         caller: The stream of whoever started the run in this process, if it is watched.
         partial: The text of the message that is being streamed, and its id.
         working: Names of the tools whose bodies are running, by call id.
+        going: Calls of the turn that have tasks, or the run's own, and have not been performed.
+        resting: Those of them that wait for their ask.
+        over: It has ended while it was at rest: what wakes has nothing more to do.
     """
 
     __slots__ = (
-        "agent", "caller", "context", "id", "partial", "phase", "record", "scope", "session", "working",
+        "agent", "caller", "context", "gave_up", "going", "id", "over", "partial", "phase", "record", "resting",
+        "scope", "session", "working",
     )  # fmt: skip
 
     def __init__(self, agent: "Agent", session: "Session", record: Run) -> None:
@@ -62,13 +66,27 @@ class LiveRun:
         self.phase = Phase.CREATED
         self.partial: Any = None
         self.working: dict[str, str] | None = None
+        self.going = 0
+        self.resting = 0
+        self.gave_up = self.over = False
+
+    @property
+    def at_rest(self) -> bool:
+        """Return whether all of it waits for answers and no hook wants to know of a cancel: no code would see one."""
+        return 0 < self.resting == self.going and not self.agent.hooks.on_event
 
     # ---- called by the session, synchronously
 
     def cancel(self) -> None:
         """The record says that a cancel was requested."""
-        self.scope.cancel(reason=self.record.reason or f"run {self.id} was cancelled")
-        self.agent.grace.watch(self)
+        if self.id in self.session.state.runs:
+            self.scope.cancel(reason=self.record.reason or f"run {self.id} was cancelled")
+            self.agent.grace.watch(self)
+        else:
+            # It was at rest and has ended with its cancel. Its asks are closed, which wakes all of it: to return is
+            # half as dear as to unwind.
+            self.over = True
+            self.phase = Phase.CANCELLED
 
     def abandon(self, why: RuleViolation) -> None:
         """The session is closed; nothing of this run can be recorded any more."""
@@ -86,6 +104,7 @@ class LiveRun:
             logger.warning(
                 "session %s run %s: still running after the cancel grace: %s", self.session.id, self.id, stuck
             )
+            self.gave_up = True
             self.agent.stuck_tools += len(self.working or ())
             self.session.append(decisions.finish(self.session.state, self.record, "cancelled", stuck=stuck))
 
@@ -128,7 +147,9 @@ class LiveRun:
         if session.closed is not None:
             return  # while it was unwinding
         if self.id not in session.state.runs:
-            logger.info("session %s run %s: what outlived its end is over; nothing of it was kept", session.id, self.id)
+            if self.gave_up:
+                text = "session %s run %s: what outlived its end is over; nothing of it was kept"
+                logger.info(text, session.id, self.id)
             return
         code, message, detail = str(Code.SESSION_CRASHED), "the run was torn down", ""
         if error is not None:
@@ -180,11 +201,17 @@ class LiveRun:
                     call, tool = calls.pop()
                     ask = wait_ask(self, call)
                     if ask is not None:
+                        self.going = self.resting = 1
                         await ask
+                        self.going = self.resting = 0
+                        if self.over:
+                            return
                         await trio.lowlevel.checkpoint_if_cancelled()  # settled and stopped in one tick
                     await perform_call(self, call, tool)
                 elif calls:
                     await perform_together(self, calls)
+                    if self.over:
+                        return
                 await trio.lowlevel.checkpoint_if_cancelled()
                 await self.enter(Phase.READY)
                 await self._end_turn(response)

@@ -135,7 +135,7 @@ def _perform(session: Session, command: cmd.Params) -> Any:
             config = AgentRunConfig(session_id=session.id)
             return Accepted(tuple(session.agent.broadcast(event, config, cause=command.command)))
         case cmd.Cancel():
-            return _ack(session.act(command.command, decisions.cancel, command.run, reason=command.reason))
+            return _ack(session.cancel(command.command, command.run, command.reason))
         case cmd.Close():
             session.closing = True  # whoever sent it closes the session; from here on nothing is started in it
             return Acknowledged(session.state.seq)

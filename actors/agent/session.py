@@ -37,8 +37,8 @@ class Session(Outbox):
     """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
 
     __slots__ = (
-        "_noted", "_used", "_waiters", "actor", "agent", "callers", "closing", "id", "idle", "lives", "nursery",
-        "state",
+        "_first", "_noted", "_others", "_used", "actor", "agent", "callers", "closing", "id", "idle", "lives",
+        "nursery", "state",
     )  # fmt: skip
 
     def __init__(self, agent: "Agent", session_id: str) -> None:
@@ -55,7 +55,9 @@ class Session(Outbox):
         self.idle: trio.Event | None = None
         self._noted: dict[str, Ack] | None = None
         self._used: set[str] | None = None
-        self._waiters: dict[str, trio.lowlevel.Task] | None = None
+        # The task that waits for an ask, with its call; and those beside it.
+        self._first: tuple[str, trio.lowlevel.Task] | None = None
+        self._others: dict[str, trio.lowlevel.Task] | None = None
 
     # ---- the one writer
 
@@ -156,11 +158,20 @@ class Session(Outbox):
         if len(self._noted) > COMMANDS_KEPT:
             del self._noted[next(iter(self._noted))]
 
+    def cancel(self, cause: str, run: str = "", reason: str = "") -> Ack:
+        """Cancel a run, by default the active one; see `protocol.decisions.cancel`. Never a checkpoint."""
+        ack = self.act(cause, decisions.cancel, run, reason=reason, at_rest=self._at_rest(run))
+        return ack if ack.run == run or not run else Ack(ack.seq, run)  # it had ended: another one may be active
+
+    def _at_rest(self, run: str) -> bool:
+        live = self.live(run or self.state.root)
+        return live is not None and live.at_rest
+
     def cancel_run(self, run: str, reason: str) -> None:
         """Cancel one run if it is active or queued; else there is nothing to cancel."""
         queued = any(waiting.id == run for waiting in self.state.queue or ())
         if self.closed is None and (run in self.state.runs or queued):
-            self.append(decisions.cancel(self.state, run, reason=reason))
+            self.append(decisions.cancel(self.state, run, reason=reason, at_rest=self._at_rest(run)))
 
     def leave_run(self, run: str, caller: "RunStream") -> None:
         """Let a run go on without the stream that it must not outpace."""
@@ -236,16 +247,40 @@ class Session(Outbox):
         record = (self.state.asks or {})[tool_call_id]
         if record.outcome is not None:
             return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105
-        if self._waiters is None:
-            self._waiters = {}
-        self._waiters[tool_call_id] = trio.lowlevel.current_task()
-        # No coroutine and no closure of its own: ten thousand open asks wait here, and each would keep them.
-        return trio.lowlevel.wait_task_rescheduled(partial(self._stop_waiting, tool_call_id))  # noqa: ASYNC105
+        task = trio.lowlevel.current_task()
+        # No coroutine, no closure and mostly no table of its own: ten thousand open asks wait here, and each would
+        # keep them.
+        if self._first is None:
+            self._first = (tool_call_id, task)
+            return trio.lowlevel.wait_task_rescheduled(self._stop_first)  # noqa: ASYNC105
+        if self._others is None:
+            self._others = {}
+        self._others[tool_call_id] = task
+        return trio.lowlevel.wait_task_rescheduled(partial(self._stop_other, tool_call_id))  # noqa: ASYNC105
 
-    def _stop_waiting(self, tool_call_id: str, _: object) -> trio.lowlevel.Abort:
-        if self._waiters is not None:
-            self._waiters.pop(tool_call_id, None)
+    def _stop_first(self, _: object) -> trio.lowlevel.Abort:
+        self._first = None
         return trio.lowlevel.Abort.SUCCEEDED
+
+    def _stop_other(self, tool_call_id: str, _: object) -> trio.lowlevel.Abort:
+        if self._others is not None:
+            self._others.pop(tool_call_id, None)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    @property
+    def _waiters(self) -> dict[str, trio.lowlevel.Task]:
+        """Who waits for an ask, by its call."""
+        return {**dict([self._first] if self._first is not None else ()), **(self._others or {})}
+
+    def wake_waiter(self, tool_call_id: str) -> None:
+        """The ask of a call has its outcome: let whoever waits for it go on."""
+        if self._first is not None and self._first[0] == tool_call_id:
+            task: trio.lowlevel.Task | None = self._first[1]
+            self._first = None
+        else:
+            task = self._others.pop(tool_call_id, None) if self._others is not None else None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     async def wait_committed(self, seq: int) -> None:
         """Wait until everything up to `seq` is kept. A checkpoint only where it waits.
@@ -290,8 +325,7 @@ def _cancel_run(session: Session, event: ev.Event) -> None:
 
 def _wake_waiter(session: Session, event: ev.Event) -> None:
     assert isinstance(event, ev.AskSettled)
-    if session._waiters and (task := session._waiters.pop(event.tool_call_id, None)):  # pyright: ignore[reportPrivateUsage]
-        trio.lowlevel.reschedule(task)
+    session.wake_waiter(event.tool_call_id)
 
 
 def _end_run(session: Session, event: ev.Event) -> None:

@@ -124,6 +124,8 @@ class RunStream:
             limits = self._agent.limits
             with trio.move_on_after(limits.cancel_grace_s + limits.close_grace_s, shield=True):
                 await self._drain()
+            if self._end is None and (live := session.live(self.run_id)) is not None:
+                live.give_up()  # both were due in one instant: the block does not end before its run
         session.detach(self)
 
     def _keep_own_events(self) -> None:

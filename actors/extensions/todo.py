@@ -105,7 +105,9 @@ class TodoWriteExtension(AgentExtension):
                 where = f"todos[{index}].content"
                 detail = Detail(where, "blank", "the content is blank")
                 raise ToolError("the content is blank", code=Code.TOOL_INVALID_ARGS, details=(detail,))
-            items.append(TodoItem(item.content, _STATUS[item.status]))
+            given = call.arguments["todos"][index]["content"]
+            # The message keeps what was given: where nothing was stripped from it, the list shares it.
+            items.append(TodoItem(given if given == item.content else item.content, _STATUS[item.status]))
         record = context.record
         written = rules.write_sequential(
             record.todos,

@@ -709,3 +709,26 @@ def test_words_that_cannot_be_recorded_refuse_the_command_and_change_nothing(wor
 def test_a_run_id_of_any_length_is_a_run_that_is_not_known() -> None:
     with pytest.raises(RuleViolation, match=r"^run\.unknown: no run 'r9999"):
         decisions.cancel(Session().state, "r" + "9" * 5_000)
+
+
+def test_a_run_at_rest_ends_with_its_cancel() -> None:
+    session = Session()
+    session.start("c1", "c2")
+    for call in ("c1", "c2"):
+        session.ask(call)
+    session.answer("c1")
+    events = decisions.cancel(session.state, reason="enough", at_rest=True)
+    kinds = [type(event) for event in events]
+    # An answer that was given is used, the other question is closed, and the end is the last.
+    assert kinds == [ev.CancelRequested, ev.AskSettled, ev.ToolCompleted, ev.ToolSkipped, ev.RunCancelled]
+    assert events[-1] == ev.RunCancelled("enough", 1, run="r2")
+    session.record(events)
+    assert session.state.runs == {}
+    assert decisions.cancel(session.state, "r2", at_rest=True) == []
+
+
+def test_a_run_with_nested_ones_is_never_at_rest() -> None:
+    session = Session()
+    session.start("c1")
+    session.nest("r50", "r2", "c50")
+    assert decisions.cancel(session.state, at_rest=True) == decisions.cancel(session.state)

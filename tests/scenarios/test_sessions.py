@@ -192,7 +192,7 @@ async def test_each_ask_is_a_task_below_its_sessions_actor_a28(autojump_clock: M
             assert session is not None and session.nursery is not None
             below = _below(session.nursery)
             waiters = session._waiters
-            assert waiters is not None and sorted(waiters) == ["q1", "q2"]
+            assert sorted(waiters) == ["q1", "q2"]
             assert set(waiters.values()) <= below
             assert session.nursery.parent_task.name.endswith(f"/{name}")
             assert session.nursery.parent_task in _below(_root_nursery())

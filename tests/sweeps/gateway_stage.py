@@ -17,7 +17,7 @@ from actors.gateway.gateway import Connection, Drain, Gateway
 from actors.models.scripted import call, pause, say
 from actors.runtime import open_system
 from actors.testing.sweep import Stage
-from protocol import decisions, jsonrpc
+from protocol import jsonrpc
 from protocol.chat import ModelRequest, ToolMessage
 from protocol.errors import Code, RuleViolation
 from protocol.events import Event
@@ -117,7 +117,7 @@ class House:
         """Cancel what runs."""
         session = self.agent.find("s")
         if session is not None:
-            session.act("", decisions.cancel, reason="swept")
+            session.cancel("", reason="swept")
 
     def shut_session(self) -> None:
         """End the session's record."""

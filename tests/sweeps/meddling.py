@@ -67,7 +67,7 @@ class Meddling:
         session = self.session
         if session is not None:
             try:
-                ack = session.act("", decisions.cancel, reason="swept")
+                ack = session.cancel("", reason="swept")
             except RuleViolation as error:
                 self.excuse(error)
             else:

@@ -78,7 +78,7 @@ async def test_who_is_told_the_end_within_a_delivery_is_offered_nothing_more(aut
         session.attach(Reader(lambda: session.shut(OVER)))
         session.attach(second)
         _emit(session)
-        assert (second.seen, second.end) == ([], (Code.STORE_FAILED, 2))
+        assert (second.seen, second.end) == ([], (Code.STORE_FAILED, 1))
 
 
 @pytest.mark.parametrize("after", [None, 0])
@@ -124,3 +124,47 @@ async def test_what_waits_is_told_of_an_end_within_a_delivery_once_and_never_don
         session.attach(Reader(queue_two))
         _emit(session)
         assert told == ["store.failed"]
+
+
+async def test_when_all_ends_within_an_offer_each_is_told_how_far_it_came(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        readers = [Reader(), Reader(lambda: session.store_failed(OSError("disk full"))), Reader(), Reader()]
+        for reader in readers:
+            session.attach(reader)
+        _emit(session)
+        assert [reader.seen for reader in readers] == [[2], [2], [], []]
+        assert [reader.end for reader in readers] == [(Code.STORE_FAILED, seq) for seq in (2, 2, 1, 1)]
+
+
+async def test_who_leaves_and_then_ends_everything_does_not_hide_who_was_behind(autojump_clock: MockClock) -> None:
+    async with staged([]) as agent:
+        session = await agent.open("s")
+
+        def leave_and_end() -> None:
+            session.detach(first)
+            session.store_failed(OSError("disk full"))
+
+        first, second = Reader(leave_and_end), Reader()
+        session.attach(first)
+        session.attach(second)
+        _emit(session)
+        assert (first.end, second.end) == (None, (Code.STORE_FAILED, 1))
+
+
+async def test_a_reader_that_does_not_take_a_record_is_told_the_one_before(autojump_clock: MockClock) -> None:
+    class Full(Reader):
+        def offer(self, event: ev.Event) -> bool:
+            return False
+
+    async with staged([]) as agent:
+        session = await agent.open("s")
+        live, replayed = Full(), Full()
+        session.attach(live)
+        _emit(session)
+        session.attach(replayed, after=1)
+        assert live.end == replayed.end == (Code.LINK_TOO_SLOW, 1)
+        late = Full()
+        session.attach(late)
+        session.show(ev.TextStreamed("m1", 0, "te"))
+        assert late.end == (Code.LINK_TOO_SLOW, 2), "what is not durable has no seq to miss"

@@ -9,21 +9,28 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors import (
     AgentEventType,
     AgentExtension,
+    AgentRunContext,
     AskUserExtension,
     AssistantMessage,
     ModelEvent,
     RunCancelled,
     RunCancelledEvent,
     RunFailed,
+    ScriptedModel,
     TodoWriteExtension,
+    ToolMessage,
     UserMessage,
+    open_agent,
     tool,
 )
 from actors.agent.extension import HOOKS, MessageAppended, PhaseTransition
 from actors.models.scripted import call, fail, pause, say, stall
+from protocol import decisions
+from protocol import events as ev
 from protocol.chat import TextDelta
 from protocol.errors import Code, ModelError, RuleViolation, ToolError
 from protocol.limits import Limits
+from tests.faults.invariants import check_session
 from tests.faults.stores import SlowStore
 from tests.scenarios.staging import ask, kinds, staged, until, until_asked, write
 
@@ -402,3 +409,113 @@ async def test_other_internal_events_do_not_end_the_run(autojump_clock: MockCloc
             await until(events, T.TEXT_DELTA)
         last: Any = agent.find("s").log[-1]  # type: ignore[union-attr]
         assert (type(last).__name__, last.reason, last.error) == ("RunCancelled", "its caller left", "")
+
+
+ASKS = [call("ask_user", {"question": f"{n}?"}, id=f"q{n}") for n in range(3)]
+
+
+class Listening(AgentExtension):
+    """Wants to know of cancels."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    async def on_event(self, context: AgentRunContext, event: object) -> None:
+        if isinstance(event, RunCancelledEvent):
+            await trio.lowlevel.checkpoint()
+            self.told.append(event)
+
+
+@pytest.mark.parametrize("asks", [1, 3])
+async def test_a_run_that_only_waits_for_answers_ends_with_its_cancel(asks: int, autojump_clock: MockClock) -> None:
+    extensions = [AskUserExtension()]
+    async with open_agent(ScriptedModel([ASKS[:asks], say("fine")]), extensions=extensions) as agent:
+        handle = agent.session("s")
+        await handle.prompt("go")
+        await wait_all_tasks_blocked()
+        session = agent.find("s")
+        assert session is not None
+        ack = session.cancel("", reason="enough")
+        assert isinstance(session.log[-1], ev.RunCancelled)
+        assert (session.log[ack.seq - 1], session.lives, agent.active_runs) == (session.log[-1], (), 0)
+        assert len(agent.grace._due) == 0  # pyright: ignore[reportPrivateUsage]
+        # And what is next works, before and after the tasks have noticed.
+        await handle.prompt("and now")
+        await handle.wait_idle()
+        assert handle.history[-1].content == "fine"
+        check_session(session)
+
+
+@pytest.mark.parametrize("asks", [1, 3])
+async def test_a_hook_that_wants_to_know_of_a_cancel_is_told_before_the_end(
+    asks: int, autojump_clock: MockClock
+) -> None:
+    listening = Listening()
+    extensions = [AskUserExtension(), listening]
+    async with open_agent(ScriptedModel([ASKS[:asks]]), extensions=extensions) as agent:
+        handle = agent.session("s")
+        await handle.prompt("go")
+        await wait_all_tasks_blocked()
+        session = agent.find("s")
+        assert session is not None
+        session.cancel("")
+        assert not isinstance(session.log[-1], ev.RunCancelled)
+        await handle.wait_idle()
+        assert isinstance(session.log[-1], ev.RunCancelled)
+        assert len(listening.told) == 1
+        check_session(session)
+
+
+async def test_a_run_with_a_tool_at_work_beside_its_questions_is_not_at_rest(autojump_clock: MockClock) -> None:
+    cleaned = trio.Event()
+
+    @tool
+    async def work() -> str:
+        """Take a while, also to end."""
+        try:
+            await trio.sleep(1000)
+        finally:
+            with trio.move_on_after(1, shield=True):
+                await trio.sleep(0.5)
+            cleaned.set()
+        return "done"
+
+    model = ScriptedModel([[ASKS[0], call("work", id="w")], say("fine")])
+    async with open_agent(model, tools=[work], extensions=[AskUserExtension()]) as agent:
+        handle = agent.session("s")
+        await handle.prompt("go")
+        await wait_all_tasks_blocked()
+        session = agent.find("s")
+        assert session is not None
+        session.cancel("")
+        assert not isinstance(session.log[-1], ev.RunCancelled)
+        await handle.wait_idle()
+        assert cleaned.is_set()
+        check_session(session)
+
+
+async def test_an_answer_right_before_the_cancel_of_a_run_at_rest_is_used_b21(autojump_clock: MockClock) -> None:
+    async with open_agent(ScriptedModel([ASKS[:1]]), extensions=[AskUserExtension()]) as agent:
+        handle = agent.session("s")
+        await handle.prompt("go")
+        await wait_all_tasks_blocked()
+        session = agent.find("s")
+        assert session is not None
+        session.act("", decisions.answer, "q0", {"tool_call_id": "q0", "answer": "yes"})
+        session.cancel("")
+        (result,) = [message for message in handle.history if isinstance(message, ToolMessage)]
+        assert '"yes"' in result.content
+        assert isinstance(session.log[-1], ev.RunCancelled)
+        await wait_all_tasks_blocked()
+        check_session(session)
+
+
+async def test_the_cancel_of_a_run_that_has_ended_names_that_run(autojump_clock: MockClock) -> None:
+    model = ScriptedModel([say("fine"), stall()])
+    async with open_agent(model) as agent:
+        handle = agent.session("s")
+        first = await handle.prompt("go")
+        await handle.wait_idle()
+        second = await handle.prompt("and now")
+        assert (await handle.cancel(run=first.run)).run == first.run
+        assert (await handle.cancel(run=second.run)).run == second.run
