@@ -6,14 +6,14 @@ line and is no failure: a machine that does something else meanwhile must not tu
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import NoReturn, TextIO
 
 import msgspec
 
-from bench import agents, asks, bare, runtime, table
+from bench import agents, asks, bare, cancel, runtime, store, table
 from bench.harness import Row, run_row
 
 COMPLETED = 0
@@ -33,11 +33,22 @@ BENCHES: dict[str, Callable[..., list[Row]]] = {
     "runtime/spawn": runtime.spawn,
     "runtime/idle": runtime.idle,
     "runtime/stop": runtime.stop,
+    "cancel/all": cancel.cancel_all,
+    "cancel/one": cancel.cancel_one,
+    "cancel/setup": cancel.setup,
+    "cancel/memory": cancel.memory,
+    "cancel/random": cancel.cancel_random,
+    "cancel/end": cancel.end,
+    "store/append_grouped": store.append_grouped,
+    "store/latency": store.latency,
+    "store/reload": store.reload,
+    "store/open": store.reopen,
 }
+_RANDOM = "cancel/random"
 
 _DESCRIPTION = """\
 Measure what runs, questions and actors cost. Each line names what it was measured against, in the same run on this
-machine; those of `runtime` say of each other library what it took, or why it was not measured.
+machine; those of `runtime` and `cancel` say of each other library what it took, or why it was not measured.
 
 Goals are ratios to that reference, or stated for a machine whose trio checkpoint takes 3.5 us and scaled to this one's.
 """
@@ -73,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return COMPLETED
     try:
         names = choose(options.names)
+        benches = _choose_cancels(names, options.cancels)
     except ValueError as error:
         parser.error(str(error))
     with ExitStack() as stack:
@@ -83,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             except OSError as error:
                 parser.error(f"{options.json!r} cannot be written: {error.strerror}")
         try:
-            measure(names, quick=options.quick, output=output, display=sys.stderr)
+            measure(benches, quick=options.quick, output=output, display=sys.stderr)
         except KeyboardInterrupt:
             return INTERRUPTED
         except RuntimeError as error:
@@ -107,22 +119,33 @@ def choose(wanted: Sequence[str]) -> list[str]:
     return [bench for bench in BENCHES if not wanted or any(_is_meant(bench, name) for name in wanted)]
 
 
-def measure(names: Sequence[str], *, quick: bool, output: TextIO, display: TextIO) -> None:
+def measure(benches: Mapping[str, Callable[..., list[Row]]], *, quick: bool, output: TextIO, display: TextIO) -> None:
     """Run benches one after the other and write each line as soon as it is there.
 
     Args:
-        names: Of `BENCHES`.
+        benches: Those of `BENCHES` that are meant.
         quick: Small sizes, to see that everything works; the lines say which.
         output: Gets one JSON object per line.
         display: Gets the table.
     """
     checkpoint_us = partial(bare.checkpoint_us, 2_000 if quick else 20_000)
     print(table.head(), file=display, flush=True)
-    for name in names:
-        for row in BENCHES[name](quick=quick):
+    for rows in benches.values():
+        for row in rows(quick=quick):
             line = run_row(row, checkpoint_us)
             print(msgspec.json.encode(line).decode(), file=output, flush=True)
             print(table.row(line), table.legend(line), sep="\n", file=display, flush=True)
+
+
+def _choose_cancels(names: Sequence[str], cancels: int | None) -> dict[str, Callable[..., list[Row]]]:
+    benches = {name: BENCHES[name] for name in names}
+    if cancels is not None:
+        if cancels < 1:
+            raise ValueError(f"--cancels takes at least 1, not {cancels}")
+        if _RANDOM not in benches:
+            raise ValueError(f"--cancels says how many {_RANDOM} makes, and that is not among {', '.join(names)}")
+        benches[_RANDOM] = partial(benches[_RANDOM], cancels=cancels)
+    return benches
 
 
 def _is_meant(bench: str, name: str) -> bool:
@@ -137,5 +160,6 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a bench or a group of them (agent); default all")
     parser.add_argument("--json", metavar="FILE", help="write the lines there instead of to stdout")
     parser.add_argument("--quick", action="store_true", help="small sizes: a smoke test; the figures mean little")
+    parser.add_argument("--cancels", metavar="N", type=int, help="how many runs cancel/random cancels")
     parser.add_argument("--list", action="store_true", help="say which benches there are and measure nothing")
     return parser

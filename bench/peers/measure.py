@@ -5,6 +5,7 @@ never ends a bench.
 """
 
 import json
+import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,9 @@ class Package:
         most: The most actors that it is given.
         cannot: Which loads it has no counterpart for, and why.
         differs: What is not the same about a load, to its favour or not.
+        included: It is part of Python, and has its version.
+        beyond: Why it is not measured beyond `most`; without a reason it is given `most` of them.
+        repeats: The most repeats that it is given.
     """
 
     name: str
@@ -38,6 +42,9 @@ class Package:
     most: int
     cannot: Mapping[str, str] = field(default_factory=dict[str, str])
     differs: Mapping[str, str] = field(default_factory=dict[str, str])
+    included: bool = False
+    beyond: str = ""
+    repeats: int = 100
 
 
 PYKKA = Package(
@@ -65,6 +72,27 @@ EVERYTHING = Package(
 )
 PACKAGES = (PYKKA, CASTY, EVERYTHING)
 
+_NO_RECORD = "tasks in groups, without a record of anything"
+ASYNCIO = Package(
+    name="asyncio",
+    module="with_asyncio",
+    python=(3, 11),
+    most=1_000_000,
+    differs={f"cancel_{load}": _NO_RECORD for load in ("setup", "all", "one", "end", "memory")},
+    included=True,
+)
+ZETT = Package(
+    name="zett-agent",
+    module="with_zett",
+    python=(3, 10),
+    most=1_000,
+    differs={"cancel_end": "the cancel of all: its sessions have no life of their own"},
+    beyond="it is quadratic: not measured beyond 1,000 sessions",
+    repeats=1,  # and slow
+)
+#: Those that have sessions, under the loads of `cancel/*`.
+SESSION_PACKAGES = (ASYNCIO, ZETT)
+
 
 def measure_peers(
     load: str, n: int, repeats: int, *, actors: int = 1, packages: Sequence[Package] = PACKAGES
@@ -85,14 +113,17 @@ def _measure(package: Package, load: str, n: int, repeats: int, actors: int) -> 
     if load in package.cannot:
         return PeerFigure(name=package.name, note=package.cannot[load])
     try:
-        installed = version(package.name)
+        installed = platform.python_version() if package.included else version(package.name)
     except PackageNotFoundError:
         return PeerFigure(name=package.name, note=_missing(package))
+    if package.beyond and actors > package.most:
+        return PeerFigure(name=package.name, version=installed, note=package.beyond)
     notes = [package.differs[load]] if load in package.differs else []
     if actors > package.most:
         n = n * package.most // actors
         notes.append(f"{package.most:,} actors")
-    command = [sys.executable, "-m", "bench.peers", package.module, load, str(n), str(repeats)]
+    command = [sys.executable, "-m", "bench.peers", package.module, load, str(n)]
+    command.append(str(min(repeats, package.repeats)))
     try:
         values = _run(command)
     except RuntimeError as error:

@@ -1,12 +1,23 @@
 """What the loads of all peers have in common: their sizes, and how a process is seen to grow."""
 
 import gc
+import random
 
 ASKERS = 64
 ROUNDS = 50  # of a fan-out: how many messages each receiver gets
 BUFFER = 64
 BURST = 64
 WITHIN_S = 60.0
+#: Of `cancel/*`: what a session of the library has, as `bench.shape` counts it.
+TASKS_PER_SESSION = 2
+CANCELS = 1_000  # of one session, one after the other
+
+
+def order(n: int, samples: int = CANCELS) -> list[int]:
+    """Return which of `n` sessions are cancelled: scattered, always the same, each once where there are enough."""
+    if n >= samples:
+        return random.Random(0).sample(range(n), samples)
+    return [number % n for number in range(samples)]
 
 
 class Growth:

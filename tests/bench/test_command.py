@@ -12,6 +12,8 @@ from bench.harness import Row
 ALL = [
     "agent/one_turn", "agent/todo_write", "ask/roundtrip", "ask/memory",
     "runtime/tell", "runtime/send", "runtime/ask", "runtime/fanout", "runtime/spawn", "runtime/idle", "runtime/stop",
+    "cancel/all", "cancel/one", "cancel/setup", "cancel/memory", "cancel/random", "cancel/end",
+    "store/append_grouped", "store/latency", "store/reload", "store/open",
 ]  # fmt: skip
 
 
@@ -41,7 +43,8 @@ def test_without_a_name_all_benches_are_meant() -> None:
 
 def test_a_name_or_a_group_means_each_bench_once_in_the_order_of_the_list() -> None:
     assert command.choose(["ask/memory", "agent", "agent/one_turn"]) == [*ALL[:2], "ask/memory"]
-    assert command.choose(["runtime"]) == ALL[4:]
+    assert command.choose(["runtime"]) == ALL[4:11]
+    assert command.choose(["cancel"]) == ALL[11:17]
 
 
 @pytest.mark.parametrize("name", ["nonsense", "agent/", "one_turn", "ask/round", ""])
@@ -61,6 +64,12 @@ def test_an_unknown_name_is_refused_in_one_line_and_nothing_is_measured(
         (["--jsn", "x"], "unrecognized arguments: --jsn"),
         (["--json"], "argument --json: expected one argument"),
         (["--qui"], "unrecognized arguments: --qui"),
+        (["--cancels", "many"], "argument --cancels: invalid int value: 'many'"),
+        (["cancel", "--cancels", "0"], "--cancels takes at least 1, not 0"),
+        (
+            ["ask", "--cancels", "5"],
+            "--cancels says how many cancel/random makes, and that is not among ask/roundtrip, ask/memory",
+        ),
     ],
 )
 def test_a_wrong_argument_is_one_line_and_exit_code_2(
@@ -138,3 +147,17 @@ def test_what_was_measured_before_the_end_is_printed(
     assert json.loads(out)["bench"] == "agent/a"
     if said is not None:
         assert err.splitlines()[-1] == said
+
+
+def test_the_number_of_cancels_goes_to_the_bench_that_makes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    def rows(**options: object) -> list[Row]:
+        asked.append(options)
+        return []
+
+    monkeypatch.setattr(command, "BENCHES", {"cancel/all": rows, "cancel/random": rows})
+    assert command.main(["cancel", "--cancels", "1000000"]) == 0
+    assert asked == [{"quick": False}, {"quick": False, "cancels": 1_000_000}]

@@ -7,24 +7,56 @@ import pytest
 import trio
 
 from bench import memory
+from bench.shape import Entered, TaskShape
+
+USAGE = (
+    "bench.memory: takes a kind (ask, bare, actor, task, pending, shape), how many sessions, and with shape a shape\n"
+)
+SHAPE = TaskShape((Entered((TaskShape((Entered(None, True),)),)),))
 
 
 @pytest.mark.parametrize("kind", memory.KINDS)
 def test_a_new_process_grows_by_every_session(kind: str) -> None:
     # Two parked trio tasks are kilobytes; a figure beyond 100 kB would be something else than sessions.
-    assert 1_000 < memory.bytes_per_session(kind, 300) < 100_000
+    assert 1_000 < memory.bytes_per_session(kind, 300, SHAPE if kind == "shape" else None) < 100_000
+
+
+def test_a_shape_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert memory.main(["shape", "3", "{}"]) == 2
+    said = "bench.memory: '{}' is no shape: Expected `array`, got `object`\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [("MemTotal:  9 kB\nMemAvailable:   24 kB\n", 24 * 1_024), ("MemTotal:  9 kB\n", None), (None, None)],
+)
+def test_available_memory_is_what_the_system_says(
+    text: str | None, there: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "meminfo"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(memory, "_MEMINFO", file)
+    assert memory.available_bytes() == there
 
 
 def test_a_process_that_fails_is_told_with_its_exit_code(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match=r"^the process that measures 5 sessions \(nothing\) ended with 2$"):
         memory.bytes_per_session("nothing", 5)
-    assert capfd.readouterr().err == "bench.memory: takes a kind (ask, bare, actor, task) and how many sessions\n"
+    assert capfd.readouterr().err == USAGE
 
 
-@pytest.mark.parametrize("argv", [[], ["ask"], ["ask", "0"], ["ask", "-1"], ["ask", "many"], ["other", "3"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [], ["ask"], ["ask", "0"], ["ask", "-1"], ["ask", "many"], ["other", "3"],
+        ["shape", "3"], ["ask", "3", "[]"], ["shape", "3", "[]", "x"],
+    ],
+)  # fmt: skip
 def test_arguments_that_say_nothing_measurable_are_refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert memory.main(argv) == 2
-    assert capsys.readouterr().err == "bench.memory: takes a kind (ask, bare, actor, task) and how many sessions\n"
+    assert capsys.readouterr().err == USAGE
 
 
 async def test_growth_is_that_of_the_sessions_and_not_of_what_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,3 +79,20 @@ def test_a_process_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(measure, "_WITHIN_S", 0.0)
     (peer,) = measure_peers("tell", 10, 1, packages=[HERE])
     assert (peer.value, peer.note) == (None, "failed: not through within 0 s")
+
+
+def test_what_is_part_of_python_has_its_version(commands: list[Sequence[str]]) -> None:
+    (peer,) = measure_peers("cancel_all", 10, 3, packages=[measure.ASYNCIO])
+    assert peer.version == ".".join(map(str, sys.version_info[:3]))
+    assert peer.note == "tasks in groups, without a record of anything"
+
+
+def test_a_library_may_be_left_out_beyond_its_most_and_says_why(commands: list[Sequence[str]]) -> None:
+    (peer,) = measure_peers("cancel_all", 5_000, 3, actors=5_000, packages=[measure.ZETT])
+    assert (peer.value, peer.note) == (None, "it is quadratic: not measured beyond 1,000 sessions")
+    assert commands == []
+
+
+def test_a_slow_library_is_not_measured_as_often(commands: list[Sequence[str]]) -> None:
+    measure_peers("cancel_all", 100, 3, actors=100, packages=measure.SESSION_PACKAGES)
+    assert [(command[3], command[6]) for command in commands] == [("with_asyncio", "3"), ("with_zett", "1")]
