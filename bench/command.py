@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.list:
         for name, rows in BENCHES.items():
-            print(f"{name:<18}{(rows.__doc__ or '').strip()}")
+            print(f"{name:<22}{(rows.__doc__ or '').strip()}")
         return COMPLETED
     try:
         names = choose(options.names)

@@ -47,6 +47,7 @@ class Code(StrEnum):
     SESSION_INVALID = "session.invalid"
     SESSION_LIMIT = "session.limit"
     SESSION_UNKNOWN = "session.unknown"
+    STORE_DAMAGED = "store.damaged"
     STORE_FAILED = "store.failed"
     TODO_REFUSED = "todo.refused"
     TOOL_FAILED = "tool.failed"
@@ -89,6 +90,7 @@ MEANINGS: dict[Code, str] = {
     Code.SESSION_INVALID: "A session id is 1-128 printable characters without spaces.",
     Code.SESSION_LIMIT: "The agent holds as many open sessions as it may.",
     Code.SESSION_UNKNOWN: "No session has this id; `session/open` makes one.",
+    Code.STORE_DAMAGED: "Something that was stored of the session cannot be read; the session is not opened.",
     Code.STORE_FAILED: "The store could not keep what happened; nothing uncommitted was acknowledged.",
     Code.TODO_REFUSED: "The todo list breaks a rule of the list; the stored list is unchanged.",
     Code.TOOL_FAILED: "The tool raised an error.",

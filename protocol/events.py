@@ -227,6 +227,23 @@ class CompactionCompleted(Event, frozen=True, tag="compaction_completed"):
     error: str = ""
 
 
+# ---- what a later version wrote
+
+
+class Unknown(Event, frozen=True, tag="unknown"):
+    """A record of a type that this version does not know: it keeps its place in the log and changes nothing.
+
+    Only a reader of stored logs makes it. It is no event of the wire: whoever sends a log leaves it out.
+
+    Attributes:
+        kind: The type that it has.
+        body: The record, as it was written.
+    """
+
+    kind: str
+    body: str
+
+
 # ---- ephemeral
 
 

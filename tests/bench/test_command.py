@@ -85,7 +85,7 @@ def test_list_names_every_bench_with_what_it_measures(capsys: pytest.CaptureFixt
     assert command.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == ALL
-    assert lines[0] == "agent/one_turn    A run of one model call and no tool."
+    assert lines[0] == "agent/one_turn        A run of one model call and no tool."
 
 
 @pytest.mark.usefixtures("fixed_benches")
