@@ -164,6 +164,9 @@ async def _close(agent: ServedAgent, caller: Caller, params: cmd.Close, reply: R
             await agent.close_session(params.session)
         except RuleViolation as refused:
             reply(refused)
+        except Exception as error:
+            reply(error)  # whoever called waits for it; it is logged where it goes on to
+            raise
         else:
             reply({"session": params.session})
 

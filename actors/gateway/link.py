@@ -167,7 +167,7 @@ class Link:
         except Exception as error:
             logger.error("%s: %s failed", self.name, call.method, exc_info=error)
             if call_id is not None:
-                self._queue_reply(jsonrpc.error(call_id, jsonrpc.INTERNAL_ERROR, "the server failed; it was logged"))
+                self._queue_reply(jsonrpc.error(call_id, jsonrpc.INTERNAL_ERROR, _FAILED))
 
     def _reply(self, call_id: jsonrpc.Id | None, result: object) -> None:
         if call_id is None or self.ended:
@@ -175,6 +175,8 @@ class Link:
         try:
             if isinstance(result, RuleViolation):
                 frame = jsonrpc.refusal(call_id, result)
+            elif isinstance(result, Exception):
+                frame = jsonrpc.error(call_id, jsonrpc.INTERNAL_ERROR, _FAILED)
             else:
                 frame = jsonrpc.response(call_id, result)
         except RuleViolation as unsendable:
@@ -252,6 +254,7 @@ class Link:
             self._queue(_detached(session, code, seq))
 
 
+_FAILED = "the server failed; it was logged"
 _NO_METHOD = f"no such method; there are {', '.join(cmd.METHODS)}"
 
 

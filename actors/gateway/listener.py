@@ -26,7 +26,7 @@ async def open_listeners(host: str, port: int) -> list[trio.SocketListener]:
     listeners = await trio.open_tcp_listeners(port, host=host or None)
     if port == 0:
         for surplus in listeners[1:]:
-            await surplus.aclose()
+            surplus.socket.close()  # at once: cancelled in between, nobody would close the others
         return listeners[:1]
     return listeners
 

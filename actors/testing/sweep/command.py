@@ -5,6 +5,8 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,7 +14,7 @@ from actors.testing.sweep.case import read_case, read_pattern
 from actors.testing.sweep.playing import Wrong, play
 from actors.testing.sweep.reach import Reach, explain, read_reasons
 from actors.testing.sweep.scenario import Scenario
-from actors.testing.sweep.sweeping import find, finding, scenarios_in, sweep
+from actors.testing.sweep.sweeping import find, finding, open_pool, scenarios_in, sweep
 
 HELD = 0
 BROKEN = 1
@@ -116,6 +118,21 @@ def _sweep(
     reasons: Sequence[tuple[str, str]],
 ) -> int:
     reach = Reach(options.reach) if options.reach else None
+    pool = open_pool(options.processes) if options.processes > 1 else None
+    with pool or nullcontext():
+        code = _sweep_each(parser, scenarios, options, reach, pool)
+    if reach is not None:
+        code = max(code, _tell_reach(reach, reasons))
+    return code
+
+
+def _sweep_each(
+    parser: argparse.ArgumentParser,
+    scenarios: Sequence[Scenario],
+    options: argparse.Namespace,
+    reach: Reach | None,
+    pool: Executor | None,
+) -> int:
     code = HELD
     checkpoints = plays = broken = 0
     for one in scenarios:
@@ -126,7 +143,7 @@ def _sweep(
                 seeds=None if options.seed is None else (options.seed,),
                 stride=options.stride,
                 reach=reach,
-                processes=options.processes,
+                pool=pool,
             )
         except ValueError as error:
             parser.error(str(error))
@@ -138,8 +155,6 @@ def _sweep(
             code = BROKEN
             print(found, flush=True)
     print(f"{len(scenarios)} scenarios, {checkpoints} checkpoints, {plays} plays, {broken} broken")
-    if reach is not None:
-        code = max(code, _tell_reach(reach, reasons))
     return code
 
 

@@ -9,7 +9,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -117,6 +117,7 @@ def sweep(
     stride: int = 1,
     reach: Reach | None = None,
     processes: int = 1,
+    pool: Executor | None = None,
 ) -> Report:
     """Play a scenario with each pattern of faults at each of its moments, and check after every play what must hold.
 
@@ -129,6 +130,7 @@ def sweep(
         stride: Every how many moments; 1 is every one.
         reach: Is told of every moment.
         processes: How many at a time. With more than one the scenario must be importable under its name.
+        pool: Where they are, from `open_pool`: several sweeps may use the same.
 
     Raises:
         ValueError: The scenario does not offer a fault that is asked for.
@@ -157,7 +159,7 @@ def sweep(
         for number, pattern in enumerate(patterns):
             moments = _moments(pattern, played)[(number + seed) % stride :: stride]
             jobs.append(_Job(swept.name, str(pattern), seed, moments, roots))
-    for done in _run_all(swept, jobs, processes):
+    for done in _run_all(swept, jobs, processes, pool):
         report = replace(
             report,
             plays=report.plays + done.plays,
@@ -182,16 +184,24 @@ def _moments(pattern: Pattern, played: Played) -> list[int]:
     return list(range(min(after for after, _ in spans) + 1, max(until for _, until in spans) + 1))
 
 
-def _run_all(swept: Scenario, jobs: list[_Job], processes: int) -> Iterator[_Done]:
-    if processes == 1 or len(jobs) < 2:
+def _run_all(swept: Scenario, jobs: list[_Job], processes: int, pool: Executor | None) -> Iterator[_Done]:
+    if processes == 1 and pool is None:
         with _frozen():
             for job in jobs:
                 yield _run(job, swept)
         return
     find(swept.name)  # here, where one can read why it cannot be imported
-    level = logging.root.manager.disable  # each is as quiet as this one
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=logging.disable, initargs=(level,)) as pool:
+    if pool is not None:
         yield from pool.map(_run_elsewhere, jobs)
+        return
+    with open_pool(processes) as own:
+        yield from own.map(_run_elsewhere, jobs)
+
+
+def open_pool(processes: int) -> Executor:
+    """Return so many processes for `sweep(..., pool=pool)`, as quiet as this one. Use it as a block."""
+    level = logging.root.manager.disable
+    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=logging.disable, initargs=(level,))
 
 
 def _run_elsewhere(job: _Job) -> _Done:

@@ -351,7 +351,7 @@ def test_a_log_line_holds_nothing_that_moves_the_cursor(text: str) -> None:
     assert len(clean("x" * 1_000)) == 83
 
 
-async def test_a_long_call_that_fails_is_logged_and_ends_nothing(
+async def test_a_long_call_that_fails_is_answered_and_logged_and_ends_nothing(
     fake_agent: Any, fake_socket: Any, running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = fake_agent("s")
@@ -365,6 +365,9 @@ async def test_a_long_call_that_fails_is_logged_and_ends_nothing(
         fake_socket.call("session/close", {"session": "s"}, call_id=3)
         await wait_all_tasks_blocked()
         assert [record.getMessage() for record in caplog.records] == ["link: a call failed"]
+        assert fake_socket.messages == [
+            {"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "the server failed; it was logged"}}
+        ], "whoever called does not wait for ever"
         assert not link.ended
 
 

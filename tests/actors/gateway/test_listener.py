@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.gateway.listener import RETRY_S, accept_forever, open_listeners
+from actors.testing.sweep import Stage, sweep
 
 
 class Listener(trio.abc.Listener[Any]):
@@ -95,3 +96,11 @@ async def test_an_address_in_use_is_an_error() -> None:
     with pytest.raises(OSError, match=r"[Aa]ddress already in use"):
         await open_listeners("127.0.0.1", port)
     await first.aclose()
+
+
+def test_whenever_it_is_cancelled_no_listener_is_left() -> None:
+    async def listening(stage: Stage) -> None:
+        for listener in await open_listeners("", 0):  # on several addresses, of which one is kept
+            await listener.aclose()
+
+    sweep(listening).check()
