@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors.agent")
 
 _SLICE = 64
-#: How many sessions are only looked at before others run.
-_MANY = 1_024
 
 
 class AgentSessions:
@@ -229,7 +227,7 @@ class AgentSessions:
         for position, session in enumerate(sessions):
             with contextlib.suppress(RuleViolation):  # its store failed, or it was closed: so were its runs
                 await session.wait_committed(session.state.seq)
-            if position % _MANY == _MANY - 1:
+            if position % _SLICE == _SLICE - 1:
                 await trio.lowlevel.checkpoint()
         return cancelled
 
@@ -251,6 +249,6 @@ class AgentSessions:
         with trio.move_on_after(self.limits.close_grace_s):
             for position, session in enumerate(sessions):
                 await session.wait_kept()
-                if position % _MANY == _MANY - 1:
+                if position % _SLICE == _SLICE - 1:
                     await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
