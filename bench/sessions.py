@@ -19,6 +19,7 @@ from actors.runtime import System
 from bench.agents import TODO_WRITE
 from bench.loop import LongestHold
 from bench.shape import TaskShape, read_shape
+from protocol.limits import Limits
 
 SCRIPT: Sequence[Turn] = [
     TODO_WRITE[0],
@@ -32,7 +33,8 @@ REASON = "it is measured"
 def open_pending_agent(system: System | None = None) -> AbstractAsyncContextManager[Agent]:
     """Open an agent whose every run writes a todo list, then asks, and is over once that is answered."""
     extensions = [TodoWriteExtension(), AskUserExtension()]
-    return open_agent(ScriptedModel(SCRIPT, repeat=True), extensions=extensions, system=system)
+    limits = Limits(max_sessions=1_000_000)  # as many as are wanted, and those that were made to warm up
+    return open_agent(ScriptedModel(SCRIPT, repeat=True), extensions=extensions, system=system, limits=limits)
 
 
 async def put_pending(agent: Agent, n: int, *, first: int = 0) -> list[SessionHandle]:
