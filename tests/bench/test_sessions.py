@@ -3,13 +3,19 @@
 import pytest
 import trio
 
-from actors import ScriptedModel, open_agent
+from actors import Agent, ScriptedModel, open_agent
 from actors.models.scripted import say
 from bench import sessions
 from bench.peers import sizes
+from bench.shape import TaskShape
 
 
-async def test_each_session_waits_at_its_question_with_its_list() -> None:
+@pytest.fixture
+def shape() -> TaskShape:
+    return sessions.session_shape()  # runs trio itself
+
+
+async def test_each_session_waits_at_its_question_with_its_list(shape: TaskShape) -> None:
     async with sessions.open_pending_agent() as agent:
         before = trio.lowlevel.current_statistics().tasks_living
         handles = [*await sessions.put_pending(agent, 2), *await sessions.put_pending(agent, 2, first=2)]
@@ -18,7 +24,7 @@ async def test_each_session_waits_at_its_question_with_its_list() -> None:
         assert [len(todos.todos) for handle in handles if (todos := handle.todos) is not None] == [3] * 4
         # Nobody watches: a consumer would be a task of its own.
         tasks = trio.lowlevel.current_statistics().tasks_living - before
-        assert tasks == 4 * sessions.session_shape().tasks == 4 * sizes.TASKS_PER_SESSION
+        assert tasks == 4 * shape.tasks == 4 * sizes.TASKS_PER_SESSION
 
 
 async def test_a_session_that_does_not_wait_is_told() -> None:
@@ -39,14 +45,15 @@ def test_all_are_cancelled_and_the_loop_is_watched_meanwhile(by_handle: bool) ->
 
 
 def test_a_run_that_goes_on_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def cancel_all_but_one(agent: object, handles: list[sessions.SessionHandle]) -> None:
-        for handle in handles[1:]:
-            await handle.cancel()
+    async def cancel_all_but_one(agent: Agent, reason: str) -> int:
+        for number in range(1, 3):
+            await agent.session(f"s-{number}").cancel(reason)
+        return 2
 
     async def wait_none(agent: object, handles: object) -> None:
         await trio.testing.wait_all_tasks_blocked()
 
-    monkeypatch.setattr(sessions, "_cancel_in_slices", cancel_all_but_one)
+    monkeypatch.setattr(Agent, "cancel_all", cancel_all_but_one)
     monkeypatch.setattr(sessions, "_wait_all_idle", wait_none)
     with pytest.raises(RuntimeError, match=r"^of 3 runs that were cancelled 1 go on; 2 tasks ended$"):
         sessions.cancel_all(3)
