@@ -177,6 +177,7 @@ async def parts(stage: Stage) -> None:
             with tally.living(name):
                 ctx.spawn(work, f"after {name}", 1_000, result=str)
                 await trio.sleep(1)
+                ctx.spawn(work, f"behind {name}", 1_000, result=str)  # the hook ends before this has begun
 
         async def parted(ctx: Ctx[Any]) -> None:
             with tally.living("parted"):
