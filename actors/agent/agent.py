@@ -288,7 +288,8 @@ async def open_agent(
         instruction: The system message at the start of each session's history; "" for none.
         tools: What the model may call, beside what the extensions register.
         extensions: See `AgentExtension`; their names must differ.
-        store: Where logs are kept; None keeps them in memory and forgets a session when it is closed.
+        store: Where logs are kept; opened and closed with the block. None keeps them in memory and forgets a session
+            when it is closed.
         limits: See `protocol.limits`.
         max_turns: Model calls per run; None means `limits.max_turns`.
         clock: Unix time; None reads it once and goes on with trio's clock.
@@ -296,6 +297,7 @@ async def open_agent(
         system: An actor system to live in; None opens one.
 
     Raises:
+        StoreError: The store cannot be opened; the text says what to do.
         TypeError, ValueError: Tools or extensions that are none, or share a name; `max_turns` is below 1.
     """
     if max_turns is not None and max_turns < 1:
@@ -308,6 +310,8 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         if system is None:
             system = await stack.enter_async_context(open_system(name=name))
+        await store.open(system)
+        stack.push_async_callback(_close_store, store, limits.close_grace_s)
         # No session has a space in its id, so none has the name of its supervisor.
         supervisor = await system.supervise(name=f"{name}/all sessions", max_children=limits.max_sessions)
         agent = Agent(
@@ -335,5 +339,8 @@ async def open_agent(
             supervisor.stop("the agent is closed")
             with trio.move_on_after(limits.close_grace_s, shield=True):
                 await supervisor.join()  # its names are free when the block ends
-            with trio.move_on_after(limits.close_grace_s, shield=True):
-                await store.aclose()
+
+
+async def _close_store(store: SessionStore, within_s: float) -> None:
+    with trio.move_on_after(within_s, shield=True):
+        await store.aclose()

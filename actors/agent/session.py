@@ -124,6 +124,10 @@ class Session(Outbox):
             self.actor.stop(str(why))
         self.agent.forget(self)
 
+    def summary(self) -> tuple[str, int]:
+        """Return what the session does, and how many questions are open: for a store's list of sessions."""
+        return self.state.status.value, len(self.state.open_asks())
+
     # ---- commands; each is decided and recorded before it returns
 
     def act(self, cause: str, decide: Callable[..., list[ev.Event]], *args: Any, **options: Any) -> Ack:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from actors.agent.ports import CommitSink, SessionStore, StoredLog
 from actors.agent.session import Session
+from actors.runtime import System
 from protocol import events as ev
 from protocol.errors import Code
 from protocol.history import fold
 from tests.faults.invariants import check_log
-from tests.faults.stores import FailingStore, SlowStore
+from tests.faults.stores import FailingStore, PlainStore, SlowStore
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class _Sink:
         self.session.store_failed(error)
 
 
-class WitnessStore:
+class WitnessStore(PlainStore):
     """A store around another one.
 
     Attributes:
@@ -69,6 +70,9 @@ class WitnessStore:
         self.problems: list[str] = []
         self._current: dict[str, Written] = {}
         self._sinks: dict[Session, _Sink] = {}
+
+    async def open(self, system: System) -> None:
+        await self.inner.open(system)
 
     def create(self, session_id: str, log_id: str) -> None:
         self.inner.create(session_id, log_id)

@@ -6,7 +6,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors import Agent, RuleViolation, UserMessage
-from actors.agent.memory import MemoryLog
 from actors.agent.ports import CommitSink
 from actors.agent.session import Session
 from actors.models.scripted import say
@@ -14,21 +13,17 @@ from protocol import decisions
 from protocol import events as ev
 from protocol.errors import Code
 from protocol.history import Ack, State, fold
+from tests.faults.stores import PlainStore
 from tests.scenarios.staging import ask, staged, until_asked
 
 
-class HandStore:
+class HandStore(PlainStore):
     """Commits what a test says, when it says so."""
 
     def __init__(self) -> None:
         self.sink: CommitSink | None = None
         self.taken: list[ev.Event] = []
         self.fails = False
-
-    def create(self, session_id: str, log_id: str) -> None: ...
-
-    async def load(self, session_id: str) -> MemoryLog | None:
-        return None
 
     def append(self, session_id: str, events: Sequence[ev.Event], sink: CommitSink) -> None:
         self.sink = sink
@@ -41,10 +36,6 @@ class HandStore:
         """Report as kept up to `head`, or all."""
         assert self.sink is not None
         self.sink.commit(head or self.taken[-1].seq)
-
-    async def release(self, session_id: str) -> None: ...
-
-    async def aclose(self) -> None: ...
 
 
 class Reader:
