@@ -10,7 +10,7 @@ import trio
 
 from actors.agent.ports import CommitSink
 from protocol.events import Event
-from tests.faults.stores import KeptLog
+from tests.faults.stores import KeptLog, PlainStore
 
 FAULTS = ("raises", "reports", "reports later", "keeps and raises", "does not load")
 
@@ -19,7 +19,7 @@ class PlannedFault(OSError):
     """A fault of the simulation."""
 
 
-class SimulatedStore:
+class SimulatedStore(PlainStore):
     """Keeps logs in memory, at once or later. Needs `keep` running in some nursery.
 
     Attributes:

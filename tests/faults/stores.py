@@ -1,12 +1,14 @@
-"""Stores that behave badly in one way each, for tests: slow, failing, and one that lies."""
+"""Stores that behave badly in one way each, for tests: slow, failing, and one that lies; and one that does nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import trio
 
-from actors.agent.ports import CommitSink
+from actors.agent.ports import CommitSink, StoredLog, StoredSession
+from actors.runtime import System
 from protocol.events import Event
+from protocol.history import State
 
 
 @dataclass(slots=True)
@@ -15,9 +17,47 @@ class KeptLog:
 
     log_id: str
     events: list[Event]
+    first: int = 1
+    snapshot: State | None = None
 
 
-class SlowStore:
+class PlainStore:
+    """What a store may leave out: it needs no start, has no snapshots, blobs and lists, and keeps a log for ever."""
+
+    async def open(self, system: System) -> None: ...
+
+    def create(self, session_id: str, log_id: str) -> None: ...
+
+    async def load(self, session_id: str) -> StoredLog | None:
+        return None
+
+    async def read(self, session_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        return ()
+
+    def append(self, session_id: str, events: Sequence[Event], sink: CommitSink) -> None: ...
+
+    def save_snapshot(self, session_id: str, state: State) -> None: ...
+
+    def trim(self, session_id: str, first: int) -> None: ...
+
+    def put_blob(self, session_id: str, data: bytes) -> str:
+        return ""
+
+    async def get_blob(self, session_id: str, name: str) -> bytes | None:
+        return None
+
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> Sequence[StoredSession]:
+        return ()
+
+    async def delete(self, session_id: str) -> bool:
+        return False
+
+    async def release(self, session_id: str) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class SlowStore(PlainStore):
     """Keeps what it was given later, from a task of its own, in order. Needs `keep` running in some nursery.
 
     Attributes:
@@ -82,7 +122,7 @@ class SlowStore:
             sink.commit(events[-1].seq)
 
 
-class FailingStore:
+class FailingStore(PlainStore):
     """Keeps `good` appends and fails at the next one, once; afterwards it keeps again.
 
     Attributes:
