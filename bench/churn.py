@@ -222,7 +222,7 @@ def _count_in(system: System, agent: Agent) -> Mapping[str, int]:
     return {
         "tasks": trio.lowlevel.current_statistics().tasks_living,
         "runs": agent.active_runs,
-        "sessions": len(agent.list_sessions()[0]),
+        "sessions": len(agent.open_sessions()[0]),
         "actors": system.statistics().actors,
         "names": len(system.registry),
         "timers": len(system.wheel),

@@ -180,7 +180,7 @@ def finish(
             events += finish(state, child, "cancelled", message=f"run {run.id} ended")
     events += _close_asks(state, run)
     if run.calls:
-        events += [_result_at_end(state, run, record) for record in run.calls.values() if record.result is None]
+        events += [result_without_end(state, run, record) for record in run.calls.values() if record.result is None]
     for steering in (*((run.steering,) if run.steering else ()), *(run.steers or ())):
         events.append(ev.SteeringInterrupted(steering, run=run.id, path=run.path))
     if run.cancelling or how == "cancelled":
@@ -229,15 +229,17 @@ def _close_asks(state: State, run: Run) -> list[ev.Event]:
     ]
 
 
-def _result_at_end(state: State, run: Run, record: CallRecord) -> ev.Event:
-    """The result of a call whose run ends first: an answer that was given is used, a started call may have acted."""
+def result_without_end(state: State, run: Run, record: CallRecord, *, when: str = "the run ended") -> ev.Event:
+    """Return the result of a call that does not come to its end: an answer that was given is used, a started call may
+    have acted.
+    """
     call = record.call
     ask = (state.asks or {}).get(call.id)
     if ask is not None and ask.ask.answers_call and ask.outcome is AskOutcome.ANSWERED:
         answer = ToolMessage(call.id, call.name, answer_content(ask))
         return ev.ToolCompleted(answer, run=run.id, path=run.path)
     if record.started:
-        text = f"{call.name} was interrupted when the run ended; it may have had effects."
+        text = f"{call.name} was interrupted when {when}; it may have had effects."
         content = error_content(Code.CALL_INTERRUPTED, text)
         interrupted = ToolMessage(call.id, call.name, content, CallOutcome.INTERRUPTED)
         return ev.ToolFailed(interrupted, Code.CALL_INTERRUPTED, run=run.id, path=run.path)
@@ -274,17 +276,24 @@ def open_ask(
 ) -> list[ev.Event]:
     """Put a question for a call of this turn that has not started.
 
+    A run that goes on after an interruption comes here again: the question that it put before is the one, no event.
+
     Raises:
         RuleViolation: `ask.settled` - the call has an ask already; `call.invalid` - it is no call of this run that
             could wait, or nothing is asked; `run.settled` - the run is ending, nobody is asked any more;
             `event.too_large`, `event.unsendable` - the questions cannot be recorded.
     """
+    before = (state.asks or {}).get(tool_call_id)
+    if run.resumed and before is not None and before.run == run.id:
+        asked, wanted = (before.ask.questions, before.ask.answers_call), (questions, answers_call)
+        if asked == wanted:
+            return []
     record = (run.calls or {}).get(tool_call_id)
     if record is None or record.result is not None or record.started:
         raise RuleViolation(Code.CALL_INVALID, f"{tool_call_id!r} is no call of run {run.id} that has yet to start")
     if not questions:
         raise RuleViolation(Code.CALL_INVALID, f"the ask for {tool_call_id!r} has no question")
-    if state.asks and tool_call_id in state.asks:
+    if before is not None:
         raise RuleViolation(Code.ASK_SETTLED, f"call {tool_call_id!r} has its ask already")
     if run.cancelling:
         raise RuleViolation(Code.RUN_SETTLED, f"run {run.id} is being cancelled")

@@ -85,7 +85,7 @@ MEANINGS: dict[Code, str] = {
     Code.RUN_UNKNOWN: "No run of that session has this id.",
     Code.SESSION_BUSY: "The session has a run already, and was not asked to queue or to steer.",
     Code.SESSION_CLOSED: "The session, or the agent that owns it, is closed.",
-    Code.SESSION_CRASHED: "The session's actor failed; its run ended, the session goes on.",
+    Code.SESSION_CRASHED: "The session's actor, or its process, ended before the run did; the session goes on.",
     Code.SESSION_IDLE: "The session has no run that this could apply to.",
     Code.SESSION_INVALID: "A session id is 1-128 printable characters without spaces.",
     Code.SESSION_LIMIT: "The agent holds as many open sessions as it may.",

@@ -52,10 +52,11 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
 
 
 class MessageAdded(Event, frozen=True, tag="message_added"):
-    """A system or user message entered the history, at `index` or at its end."""
+    """A system or user message entered the history, at `index` or at its end. `input`: the run began with it."""
 
     message: Message
     index: int | None = None
+    input: bool = False
 
 
 class HistoryReplaced(Event, frozen=True, tag="history_replaced"):
@@ -109,6 +110,10 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     input: UserMessage
     max_turns: int = 0
     parent: str = ""
+
+
+class RunResumed(Event, frozen=True, tag="run_resumed"):
+    """The run goes on after its actor, or its process, had ended. What was streamed of its next message is void."""
 
 
 class CancelRequested(Event, frozen=True, tag="cancel_requested"):
@@ -315,7 +320,7 @@ RUN_ENDS = (RunCompleted, RunFailed, RunCancelled)
 
 DurableEvent = (
     SessionOpened | MessageAdded | HistoryReplaced | StateChanged | StateDamaged | BoardChanged | Custom | RunQueued
-    | RunStarted | CancelRequested | RunCompleted | RunFailed | RunCancelled | ModelCompleted | ToolStarted
+    | RunStarted | RunResumed | CancelRequested | RunCompleted | RunFailed | RunCancelled | ModelCompleted | ToolStarted
     | ToolCompleted | ToolFailed | ToolSkipped | AskOpened | AskSettled | TodosChanged | SteeringQueued
     | SteeringStarted | SteeringCompleted | SteeringInterrupted | CompactionStarted | CompactionCompleted
 )  # fmt: skip

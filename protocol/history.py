@@ -16,7 +16,7 @@ from protocol.asks import AskOutcome, AskRecord, SettledAsk
 from protocol.chat import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from protocol.errors import LocalProtocolError
 from protocol.ids import run_id
-from protocol.limits import COMMANDS_KEPT, SETTLED_ASKS_KEPT
+from protocol.limits import COMMANDS_KEPT, COMMANDS_KEPT_S, SETTLED_ASKS_KEPT
 from protocol.todos import TodoList, advanced
 
 
@@ -38,7 +38,13 @@ class CallRecord(Struct, omit_defaults=True):
 
 
 class Run(Struct, omit_defaults=True):
-    """A run that has not ended."""
+    """A run that has not ended.
+
+    Attributes:
+        entered: Its input is in the history.
+        resumed: How often it went on after its actor or process had ended, since its last model message.
+        held: The call id of the ask whether it may go on; until that is settled nothing of it happens.
+    """
 
     id: str
     input: UserMessage
@@ -58,6 +64,9 @@ class Run(Struct, omit_defaults=True):
     steers: list[UserMessage] | None = None
     steering: UserMessage | None = None
     compacting: bool = False
+    entered: bool = False
+    resumed: int = 0
+    held: str = ""
 
 
 class QueuedRun(Struct, frozen=True, omit_defaults=True):
@@ -67,11 +76,12 @@ class QueuedRun(Struct, frozen=True, omit_defaults=True):
 
 
 class Ack(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a command was acknowledged with; a repeat of it gets the same."""
+    """What a command was acknowledged with, and when; a repeat of it gets the same."""
 
     seq: int
     run: str = ""
     accepted: tuple[str, ...] = ()
+    time: float = 0.0
 
 
 class State(Struct):
@@ -84,7 +94,7 @@ class State(Struct):
         root: Id of the root run, or "".
         asks: Asks of those runs by tool call id, settled ones included.
         settled: How asks of ended runs had ended, by tool call id, the last 256.
-        commands: Acknowledgements by command id, the last 256.
+        commands: Acknowledgements by command id, of the last 24 hours and at most 10,000.
     """
 
     session_id: str = ""
@@ -152,9 +162,12 @@ def _remember_command(state: State, event: ev.Event) -> None:
     via = event.via if isinstance(event, ev.AskSettled) and event.via else ""
     accepted = (before.accepted if before else ()) + ((via,) if via else ())
     run = before.run if before and before.run else event.run
-    state.commands[event.cause] = Ack(event.seq, run, accepted)
-    if len(state.commands) > COMMANDS_KEPT:
-        del state.commands[next(iter(state.commands))]
+    state.commands[event.cause] = Ack(event.seq, run, accepted, event.time)
+    while len(state.commands) > 1:
+        oldest = next(iter(state.commands))
+        if len(state.commands) <= COMMANDS_KEPT and state.commands[oldest].time >= event.time - COMMANDS_KEPT_S:
+            break
+        del state.commands[oldest]
 
 
 def _run(state: State, event: ev.Event) -> Run:
@@ -183,6 +196,8 @@ def _session_opened(state: State, event: ev.SessionOpened) -> None:
 
 
 def _message_added(state: State, event: ev.MessageAdded) -> None:
+    if event.input:
+        _run(state, event).entered = True
     if event.index is None:
         state.messages.append(event.message)
     else:
@@ -219,6 +234,12 @@ def _run_started(state: State, event: ev.RunStarted) -> None:
     state.runs[event.run] = Run(event.run, event.input, event.max_turns, path=event.path, parent=event.parent)
 
 
+def _run_resumed(state: State, event: ev.RunResumed) -> None:
+    run = _run(state, event)
+    run.resumed += 1
+    run.held, run.compacting = "", False
+
+
 def _cancel_requested(state: State, event: ev.CancelRequested) -> None:
     run = _run(state, event)
     run.cancelling, run.reason = True, event.reason
@@ -252,6 +273,7 @@ def _model_completed(state: State, event: ev.ModelCompleted) -> None:
         raise LocalProtocolError(f"record {event.seq}: calls of run {run.id} are still without their results")
     run.turn, run.message_id = event.turn, event.message_id
     run.answered = not event.message.tool_calls
+    run.entered, run.resumed = True, 0
     state.messages.append(event.message)
     if event.message.tool_calls:
         run.calls = {call.id: CallRecord(call) for call in event.message.tool_calls}
@@ -295,7 +317,12 @@ def _ask_opened(state: State, event: ev.AskOpened) -> None:
         state.asks = {}
     if event.ask.tool_call_id in state.asks:
         raise LocalProtocolError(f"record {event.seq}: call {event.ask.tool_call_id!r} has its ask already")
-    state.asks[event.ask.tool_call_id] = AskRecord(event.ask, run=_run(state, event).id)
+    run, call_id = _run(state, event), event.ask.tool_call_id
+    state.asks[call_id] = AskRecord(event.ask, run=run.id)
+    if call_id not in (run.calls or {}):
+        # It is about the run and not about a call: no call may have its id, then or later.
+        run.held = call_id
+        state.call_ids = [*(state.call_ids or ()), call_id]
 
 
 def _ask_settled(state: State, event: ev.AskSettled) -> None:
@@ -349,6 +376,7 @@ _APPLY: dict[type[ev.Event], Callable[[State, Any], None]] = {
     ev.StateChanged: _state_changed,
     ev.RunQueued: _run_queued,
     ev.RunStarted: _run_started,
+    ev.RunResumed: _run_resumed,
     ev.CancelRequested: _cancel_requested,
     ev.RunCompleted: _run_ended,
     ev.RunFailed: _run_ended,

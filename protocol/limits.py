@@ -13,7 +13,11 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
     max_queued_steers: int = 64
     max_prompt_chars: int = 1_000_000
     mailbox_size: int = 64
+    max_log_records: int = 2_000
+    snapshot_records: int = 500
+    snapshot_bytes: int = 1_048_576
     # Runs
+    max_resumes: int = 3
     cancel_grace_s: float = 5.0
     close_grace_s: float = 10.0
     cleanup_s: float = 2.0
@@ -59,7 +63,8 @@ DEFAULT_LIMITS = Limits()
 
 # Part of the fold, so that every replay forgets the same things: not configurable.
 SETTLED_ASKS_KEPT = 256
-COMMANDS_KEPT = 256
+COMMANDS_KEPT = 10_000
+COMMANDS_KEPT_S = 86_400.0
 
 # Words that go with a cancel or a declined ask: part of the wire's schema, so not configurable either.
 MAX_NOTE_CHARS = 4_000

@@ -19,6 +19,7 @@ from actors.agent.extension import AgentExtension, AgentRunConfig, ExternalEvent
 from actors.agent.grace import CancelGrace
 from actors.agent.handle import SessionHandle
 from actors.agent.memory import MemoryStore
+from actors.agent.passivation import Passivation
 from actors.agent.ports import Clock, Model, SessionStore, Threads, TrioClock
 from actors.agent.run import LiveRun
 from actors.agent.session import Session
@@ -33,6 +34,7 @@ from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State
 from protocol.ids import check_session_id
 from protocol.limits import DEFAULT_LIMITS, Limits
+from protocol.resume import ResumeMode
 
 T = TypeVar("T")
 logger = logging.getLogger("actors.agent")
@@ -47,11 +49,13 @@ class Agent(AgentSessions):
         session_id: The agent's own session, used where none is named.
         active_runs: Runs that have started and have no end yet.
         stuck_tools: Runs of tools that did not end within the cancel grace, so far. Each may still be running.
+        resume: What becomes of a run whose session was interrupted; see `open_agent`.
+        keeps_runs: A run whose session is stopped around it has no end in the log: it goes on in the next life.
     """
 
     __slots__ = (
-        "_thread", "_token", "active_runs", "clock", "emitting", "extensions", "grace", "hooks", "max_turns", "model",
-        "session_id", "stuck_tools", "threads", "tool_set", "usual_tools",
+        "_thread", "_token", "active_runs", "clock", "emitting", "extensions", "grace", "hooks", "keeps_runs",
+        "max_turns", "model", "resume", "session_id", "stuck_tools", "threads", "tool_set", "usual_tools",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +72,8 @@ class Agent(AgentSessions):
         max_turns: int,
         clock: Clock,
         threads: Threads,
+        resume: ResumeMode,
+        keeps_runs: bool,
     ) -> None:
         super().__init__(supervisor, name=name, instruction=instruction, store=store, limits=limits)
         self.model = model
@@ -78,6 +84,8 @@ class Agent(AgentSessions):
         self.clock = clock
         self.threads = threads
         self.grace = CancelGrace(supervisor.system, limits.cancel_grace_s)
+        self.resume: ResumeMode = resume
+        self.keeps_runs = keeps_runs
         self.active_runs = 0
         self.stuck_tools = 0
         self.session_id = f"{name}-{secrets.token_hex(4)}"
@@ -279,8 +287,16 @@ async def open_agent(
     clock: Clock | None = None,
     threads: Threads | None = None,
     system: System | None = None,
+    resume: ResumeMode = "auto",
+    idle_s: float | None = None,
 ) -> AsyncGenerator[Agent]:
     """Open an agent for the length of a block. Everything it starts ends with the block.
+
+    A session that a store has comes back when it is first addressed. What ran in it when its actor or its process ended
+    goes on there as `resume` says, from what is recorded: questions are open again under their ids, calls that have
+    their result keep it, one that had started and not finished is told to the model as interrupted, unless its tool
+    may be called again (`@tool(retry="safe")`), and the message that was being streamed is asked for again. To leave
+    the block in order is no interruption: it cancels what runs.
 
     Args:
         model: What generates the messages.
@@ -295,13 +311,23 @@ async def open_agent(
         clock: Unix time; None reads it once and goes on with trio's clock.
         threads: Where blocking tools run; None means where those of the system do: see `open_system`.
         system: An actor system to live in; None opens one.
+        resume: What becomes of a run that was interrupted. `auto`: it goes on. `ask`: it goes on when a person has said
+            so. `never`: it ends as failed, `session.crashed`.
+        idle_s: Seconds after which a session that is idle and that nobody watches leaves memory, until it is addressed;
+            None keeps all that are open.
 
     Raises:
         StoreError: The store cannot be opened; the text says what to do.
-        TypeError, ValueError: Tools or extensions that are none, or share a name; `max_turns` is below 1.
+        TypeError, ValueError: Tools or extensions that are none, or share a name; `max_turns` is below 1; `idle_s` is
+            not above 0; `resume` is none of the words.
     """
     if max_turns is not None and max_turns < 1:
         raise ValueError(f"max_turns is at least 1, not {max_turns}")
+    if resume not in ("auto", "ask", "never"):
+        raise ValueError(f"resume is 'auto', 'ask' or 'never', not {resume!r}")
+    if idle_s is not None and not idle_s > 0:
+        raise ValueError(f"idle_s is above 0, not {idle_s}")
+    keeps_runs = store is not None and resume != "never"
     if store is None:
         store = MemoryStore()
     # Refused before anything is started in a system that may be the caller's.
@@ -326,7 +352,10 @@ async def open_agent(
             max_turns=limits.max_turns if max_turns is None else max_turns,
             clock=clock or TrioClock(time.time()),
             threads=threads or system.threads,
+            resume=resume,
+            keeps_runs=keeps_runs,
         )
+        passivation = None if idle_s is None else Passivation(system, idle_s, agent.sessions, agent.let_go)
         for extension in agent.extensions:
             extension.bind(agent)
         try:
@@ -334,6 +363,8 @@ async def open_agent(
             await agent.aclose()
         finally:
             agent.closed = True
+            if passivation is not None:
+                passivation.stop()
             for extension in agent.extensions:
                 extension.unbind(agent)
             supervisor.stop("the agent is closed")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import trio
 
+from actors.agent.context import CURRENT_CALL
 from actors.agent.extension import AgentExtension, CallTool
 from actors.agent.foreign import contain, fence
 from actors.agent.tools import Tool, failure
@@ -115,6 +116,7 @@ async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     error: Exception | None = None
     working = live.working = live.working or {}
     working[call.id] = call.name
+    token = CURRENT_CALL.set(call.id)
     try:
         with contain(call.name, ToolError):
             if tool.inline and not live.agent.hooks.on_tool_call:
@@ -128,6 +130,7 @@ async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     except Exception as raised:
         error = raised
     finally:
+        CURRENT_CALL.reset(token)
         working.pop(call.id, None)
     if error is None and not isinstance(result, ToolResult):
         error = LocalProtocolError(f"{call.name} was wrapped into {type(result).__name__}, which is no ToolResult")

@@ -1,6 +1,7 @@
 """`AgentRunContext`: what an extension or a tool sees of its run, and all it may change."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from actors.agent.session import Session
 
 T = TypeVar("T")
+
+#: The id of the call whose tool the current task, or thread, runs; "" outside.
+CURRENT_CALL: ContextVar[str] = ContextVar("CURRENT_CALL", default="")
 
 
 class MessagesView(Sequence[Message]):
@@ -118,6 +122,18 @@ class AgentRunContext:
     @property
     def run_id(self) -> str:
         return self._live.id
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key of the call whose tool asks, the same if that is called again: for services that know such keys.
+
+        Raises:
+            LocalProtocolError: It is not asked within a tool.
+        """
+        call_id = CURRENT_CALL.get()
+        if not call_id:
+            raise LocalProtocolError(f"run {self.run_id}: an idempotency key belongs to a call, so only a tool has one")
+        return f"{self.session.state.log_id}/{call_id}"
 
     @property
     def phase(self) -> Phase:

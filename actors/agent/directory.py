@@ -3,10 +3,13 @@
 import contextlib
 import logging
 import secrets
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 import trio
 
+from actors.agent import recovery
 from actors.agent.handle import SessionHandle, SessionInfo
 from actors.agent.ports import SessionStore
 from actors.agent.serving import Request, session_actor
@@ -15,6 +18,7 @@ from actors.runtime import ActorError, Ref, Supervisor
 from protocol import events as ev
 from protocol.chat import SystemMessage
 from protocol.errors import Code, RuleViolation
+from protocol.history import Ack, Status
 from protocol.ids import check_session_id
 from protocol.limits import Limits
 from protocol.sendable import check_text
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors.agent")
 
 _SLICE = 64
+#: Of how many sessions that have left memory it is remembered which commands led to no record.
+_NOTES_KEPT = 10_000
 
 
 class AgentSessions:
@@ -37,7 +43,8 @@ class AgentSessions:
     """
 
     __slots__ = (
-        "_closing", "_opening", "_refs", "_sessions", "_supervisor", "closed", "instruction", "limits", "name", "store",
+        "_closing", "_notes", "_opening", "_order", "_refs", "_sessions", "_supervisor", "closed", "instruction",
+        "limits", "name", "store",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +57,8 @@ class AgentSessions:
         self.closed = False
         self._supervisor = supervisor
         self._sessions: dict[str, Session] = {}
+        self._order: list[str] = []  # their ids, sorted
+        self._notes: dict[str, dict[str, Ack]] = {}
         self._refs: dict[str, Ref[Request]] = {}
         self._opening: dict[str, trio.Event] = {}
         self._closing: dict[str, trio.Event] = {}
@@ -74,10 +83,11 @@ class AgentSessions:
         session = self._sessions.get(session_id)
         if session is None or session_id in self._opening or session_id in self._closing:
             session, _ = await self._open(session_id)
+        session.quiet = 0
         return session
 
-    async def _open(self, session_id: str) -> tuple[Session, bool]:
-        """`open`, and whether it was this call that made the session."""
+    async def _open(self, session_id: str, *, known: bool = False) -> tuple[Session, bool]:
+        """`open`, and whether it was this call that made the session; `known` - only one that the store has."""
         made = False
         while True:
             changing = self._opening.get(session_id, self._closing.get(session_id))
@@ -85,12 +95,12 @@ class AgentSessions:
             if changing is not None:
                 await changing.wait()
             elif session is None:
-                await self._make(session_id)
+                await self._make(session_id, known=known)
                 made = True
             else:
                 return session, made
 
-    async def _make(self, session_id: str) -> None:
+    async def _make(self, session_id: str, *, known: bool) -> None:
         if self.closed:
             raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
         if len(self._sessions) + len(self._opening) >= self.limits.max_sessions:
@@ -98,7 +108,7 @@ class AgentSessions:
         self._opening[session_id] = opening = trio.Event()
         try:
             await self._wait_name_free(session_id)
-            session = await self._load(session_id)
+            session = await self._load(session_id, known=known)
             self._refs[session_id] = await self._supervisor.spawn(
                 session_actor,
                 session,
@@ -110,6 +120,9 @@ class AgentSessions:
             if session.closed is not None:
                 raise session.closed
             self._sessions[session_id] = session
+            insort(self._order, session_id)
+            self._notes.pop(session_id, None)
+            self._go_on(session)
             logger.info("session %s opened at seq %d", session_id, session.state.seq)
         except ActorError as error:
             raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} could not be opened: {error}") from None
@@ -119,15 +132,28 @@ class AgentSessions:
             del self._opening[session_id]
             opening.set()
 
-    async def _load(self, session_id: str) -> Session:
-        """Return the session that the store has, or a new one."""
+    def _go_on(self, session: Session) -> None:
+        try:
+            recovery.go_on(session)
+        except Exception:
+            text = f"the runs of session {session.id!r} could not go on"
+            session.shut(RuleViolation(Code.SESSION_CRASHED, text))  # else it would be busy, and nobody at work
+            raise
+        if session.closed is not None:
+            raise session.closed
+
+    async def _load(self, session_id: str, *, known: bool) -> Session:
+        """Return the session that the store has, or a new one, unless only one that is known was wanted."""
         session = Session(self._agent, session_id)
         try:
             stored = await self.store.load(session_id)
             if self.closed:
                 raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
             if stored is not None:
-                session.recover(stored.events)
+                recovery.recover(session, stored)
+                session.noted = self._notes.get(session_id)
+            elif known:
+                raise RuleViolation(Code.SESSION_UNKNOWN, f"there is no session {session_id!r}")
             else:
                 session.open_log(secrets.token_hex(8))
                 if self.instruction:
@@ -159,14 +185,43 @@ class AgentSessions:
         """Return the handle of a session that is open, else None."""
         return SessionHandle(self._agent, session_id) if session_id in self._sessions else None
 
-    def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[SessionInfo], bool]:
-        """Return the open sessions after `after` in the order of their ids, and whether there are more."""
-        ids = sorted(session_id for session_id in self._sessions if session_id > after)
-        infos = [
-            SessionInfo(session_id, session.state.status, session.state.seq, len(session.state.open_asks()))
-            for session_id, session in ((session_id, self._sessions[session_id]) for session_id in ids[:limit])
-        ]
-        return infos, len(ids) > limit
+    async def wake_session(self, session_id: str) -> SessionHandle | None:
+        """Return the handle of a session that is open, or that the store has and is opened now. A checkpoint only then.
+
+        Raises:
+            RuleViolation: As `open`; `store.damaged`.
+        """
+        try:
+            session, _ = await self._open(session_id, known=True)
+        except RuleViolation as refused:
+            if refused.code is Code.SESSION_UNKNOWN:
+                return None
+            raise
+        session.quiet = 0
+        return SessionHandle(self._agent, session_id)
+
+    def open_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[SessionInfo], bool]:
+        """Return the sessions in memory after `after` in the order of their ids, and whether there are more."""
+        first = bisect_right(self._order, after)
+        infos = [_info(self._sessions[session_id]) for session_id in self._order[first : first + limit]]
+        return infos, len(self._order) > first + limit
+
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[SessionInfo], bool]:
+        """Return all sessions after `after`, also those that only the store has, and whether there are more.
+
+        In the order of their ids. Of those in memory it says how they are now, of others how they were kept: whatever
+        runs there is interrupted. A checkpoint where the store is one.
+
+        Raises:
+            RuleViolation: `store.failed`.
+        """
+        stored = await self.store.list_sessions(after=after, limit=limit + 1)
+        here, _ = self.open_sessions(after=after, limit=limit + 1)
+        infos = {one.id: SessionInfo(one.id, Status(one.status), one.seq, one.asks) for one in stored}
+        infos.update((info.session, info) for info in here)
+        # Each of the two has its first ones, so the first ones of both are among them.
+        ids = sorted(infos)
+        return [infos[session_id] for session_id in ids[:limit]], len(ids) > limit
 
     async def close_session(self, session_id: str) -> None:
         """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
@@ -175,12 +230,13 @@ class AgentSessions:
             while (changing := self._opening.get(session_id, self._closing.get(session_id))) is not None:
                 await changing.wait()
             session, ref = self._sessions.get(session_id), self._refs.get(session_id)
-            if session is None or ref is None:
-                return
             # Whoever opens it meanwhile waits: the log they would load is about to be released.
             self._closing[session_id] = closing = trio.Event()
             try:
-                await self._end_session(session, ref)
+                if session is not None and ref is not None:
+                    await self._end_session(session, ref)
+                elif not self.closed:
+                    await self.store.release(session_id)  # it may have left memory
             finally:
                 del self._closing[session_id]
                 closing.set()
@@ -231,10 +287,34 @@ class AgentSessions:
                 await trio.lowlevel.checkpoint()
         return cancelled
 
+    def sessions(self) -> Iterable[Session]:
+        """The sessions in memory."""
+        return self._sessions.values()
+
+    def let_go(self, session: Session) -> None:
+        """Let a session that is at rest leave memory; its store has it. Never a checkpoint.
+
+        Whoever opens it meanwhile waits until it has left, and gets it back.
+        """
+        if self._sessions.get(session.id) is not session or session.id in self._closing:
+            return
+        if session.saved_seq < session.state.seq:
+            recovery.save_snapshot(session, at_once=True)
+        if session.noted:
+            self._notes[session.id] = session.noted
+            if len(self._notes) > _NOTES_KEPT:
+                del self._notes[next(iter(self._notes))]
+        session.passive = True
+        self._closing[session.id] = trio.Event()
+        self._refs[session.id].stop("it was idle")
+
     def forget(self, session: Session) -> None:
         """A session has shut. Called by it."""
+        if session.passive:
+            self._closing.pop(session.id).set()
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
+            del self._order[bisect_left(self._order, session.id)]
             logger.info("session %s left memory (%s)", session.id, session.closed.code if session.closed else "closed")
             self._refs.pop(session.id, None)
 
@@ -252,3 +332,7 @@ class AgentSessions:
                 if position % _SLICE == _SLICE - 1:
                     await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
+
+
+def _info(session: Session) -> SessionInfo:
+    return SessionInfo(session.id, session.state.status, session.state.seq, len(session.state.open_asks()))

@@ -181,10 +181,15 @@ class SessionHandle:
         Raises:
             RuleViolation: `session.unknown` - there is no such session, or no longer.
         """
-        ref = self._agent.ref(self.id)
-        if ref is None:
-            raise RuleViolation(Code.SESSION_UNKNOWN, f"there is no session {self.id!r}")
-        try:
-            await ref.send(Request(command, reply, reader))
-        except ActorGone:
-            raise RuleViolation(Code.SESSION_CLOSED, f"session {self.id!r} is closed") from None
+        while True:
+            session, ref = self._agent.find(self.id), self._agent.ref(self.id)
+            if session is None or ref is None or session.passive:
+                if await self._agent.wake_session(self.id) is None:
+                    raise RuleViolation(Code.SESSION_UNKNOWN, f"there is no session {self.id!r}")
+                continue
+            try:
+                await ref.send(Request(command, reply, reader))
+                return
+            except ActorGone:
+                if not session.passive:  # else it has left memory while this waited for room
+                    raise RuleViolation(Code.SESSION_CLOSED, f"session {self.id!r} is closed") from None

@@ -36,15 +36,21 @@ class Outbox:
     """The log as far as it is recorded, committed and released, and who reads it.
 
     Attributes:
-        log: The records; the one of seq `n` is at `n - 1`.
+        log: The last records; the one of seq `n` is at `n - 1 - log_base`. Older ones only the store has.
+        log_base: How many records come before them.
         committed: Seq of the last record that the store has kept.
         closed: Why nothing is recorded any more, or None.
     """
 
-    __slots__ = ("_outbox", "_readers", "_released", "_releasing", "_turn", "closed", "committed", "log")
+    __slots__ = (
+        "_max_log", "_outbox", "_readers", "_released", "_releasing", "_turn", "closed", "committed", "log", "log_base",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, max_log_records: int) -> None:
+        """Begin with nothing; a log of more than `max_log_records` is cut down to half of that."""
         self.log: list[ev.Event] = []
+        self.log_base = 0
+        self._max_log = max_log_records
         self.committed = 0
         self.closed: RuleViolation | None = None
         self._released = 0
@@ -59,6 +65,18 @@ class Outbox:
         if head > self.committed and self.closed is None:
             self.committed = head
             self._release()
+            if len(self.log) > self._max_log:
+                self._cut_log()
+
+    def _cut_log(self) -> None:
+        """Keep the last records, what has not left yet, and what is promised to a reader that is about to join."""
+        first = min(self._released, self.log_base + len(self.log) - self._max_log // 2)
+        for item in self._outbox or ():
+            if item[1] == self._join and item[2][1] is not None:
+                first = min(first, item[2][1])
+        if first > self.log_base:
+            del self.log[: first - self.log_base]
+            self.log_base = first
 
     def leave(
         self, action: Callable[..., object], *args: Any, failed: Callable[[RuleViolation], object] | None = None
@@ -74,7 +92,7 @@ class Outbox:
             if failed is not None:
                 failed(self.closed)
             return
-        if self._released == len(self.log) and not self._outbox and not self._releasing:
+        if self._released == self.log_base + len(self.log) and not self._outbox and not self._releasing:
             # As in `_release`: what this leads to, a record or another reader's event, waits until it is through.
             self._releasing = True
             try:
@@ -86,7 +104,7 @@ class Outbox:
             return
         if self._outbox is None:
             self._outbox = deque()
-        self._outbox.append((len(self.log), action, args, failed))
+        self._outbox.append((self.log_base + len(self.log), action, args, failed))
         self._release()
 
     def _release(self) -> None:
@@ -102,7 +120,7 @@ class Outbox:
                     action(*args)
                 if self._released >= self.committed or self.closed is not None:
                     break
-                event = self.log[self._released]
+                event = self.log[self._released - self.log_base]
                 self._released += 1
                 self._offer(event)
         finally:
@@ -128,7 +146,7 @@ class Outbox:
 
     def show(self, event: ev.Ephemeral) -> None:
         """Send an ephemeral event to the readers, behind everything recorded so far. It has its `base` and time."""
-        if self._released == len(self.log) and not self._outbox and not self._releasing:
+        if self._released == self.log_base + len(self.log) and not self._outbox and not self._releasing:
             # `leave` with fewer steps, for the most frequent thing there is.
             self._releasing = True
             try:
@@ -169,7 +187,7 @@ class Outbox:
 
         Args:
             reader: Offered every event after this point.
-            after: Offer first the records after this seq.
+            after: Offer first the records after this seq, which is not before `log_base`.
             joined: Called right before, for the reply that must precede the events.
             failed: Called instead, if the session has ended or the store fails before it could join; by default the
                 reader's `closed`.
@@ -184,13 +202,16 @@ class Outbox:
     def _join(self, reader: Reader, after: int | None, joined: Callable[[], object] | None) -> None:
         if joined is not None:
             joined()
-        for event in self.log[after : self._released] if after is not None else ():
+        for event in self._tail(after) if after is not None else ():
             if type(event) is ev.Unknown:
                 continue  # what a later version wrote: no event of the wire
             if not self._takes(reader, event):
                 reader.closed(Code.LINK_TOO_SLOW, event.seq - 1)
                 return
         self._readers = [*self._readers, reader]
+
+    def _tail(self, after: int) -> list[ev.Event]:
+        return self.log[after - self.log_base : self._released - self.log_base]
 
     def detach(self, reader: Reader) -> None:
         """Stop offering to `reader`. Does nothing if it is not attached."""

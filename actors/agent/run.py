@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import trio
 from msgspec.structs import force_setattr
 
+from actors.agent import recovery
 from actors.agent.calls import perform_call, perform_together, start_calls, wait_ask
 from actors.agent.context import AgentRunContext
 from actors.agent.extension import MessageAppended, PhaseTransition, RunCancelledEvent
@@ -157,6 +158,10 @@ class LiveRun:
         if how == "cancelled":
             message, detail = "the session was cancelled", message if error is not None else ""
         self.phase = phases.enter(self.phase, Phase(how))
+        if how == "cancelled" and not self.record.cancelling and self.agent.keeps_runs:
+            # Nobody has cancelled the run: its session was stopped around it, and will go on with it.
+            logger.info("session %s run %s was interrupted after %d turns", session.id, self.id, self.record.turn)
+            return
         session.append(decisions.finish(session.state, self.record, how, code=code, message=message, error=detail))
         # Codes and counts: what was said, asked and answered is nobody's business here.
         ended = f"failed ({code})" if how == "failed" else how
@@ -183,9 +188,11 @@ class LiveRun:
                     error.add_note(note)
 
     async def _loop(self) -> None:
-        await self._set_up()
         hooks, record = self.agent.hooks, self.record
-        response = AssistantMessage()
+        if record.held and not await recovery.wait_continued(self):
+            return
+        await self._set_up()
+        response = recovery.last_response(self)
         while True:
             step = next_step(record)
             if step is Step.CALL_MODEL:
@@ -236,20 +243,28 @@ class LiveRun:
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _set_up(self) -> None:
-        hooks, context = self.agent.hooks, self.context
+        hooks, context, record = self.agent.hooks, self.context, self.record
+        # If its input is there already, it entered in a life before; what is not recorded is restored in each life.
+        entered = record.entered
         await self.enter(Phase.LOADING_CONTEXT)
         for extension in hooks.on_tool:
             await extension.on_tool(context)
         context.share_tools()
+        if record.resumed:
+            recovery.interrupt_calls(self)
         for extension in hooks.on_state:
             await extension.on_state(context)
+        if entered:
+            await self.enter(Phase.READY)
+            return
         for extension in hooks.on_message:
             await extension.on_message(context)
-        if context.input_message is not self.record.input:
-            check_size(context.input_message, max_bytes=self.agent.limits.max_event_bytes)
-        self.session.append([ev.MessageAdded(context.input_message, run=self.id, path=self.record.path)], run=self.id)
+        message = context.input_message
+        if message is not record.input:
+            check_size(message, max_bytes=self.agent.limits.max_event_bytes)
+        self.session.append([ev.MessageAdded(message, input=True, run=self.id, path=record.path)], run=self.id)
         if hooks.on_event:
-            await self._notify(MessageAppended(self.id, context.input_message))
+            await self._notify(MessageAppended(self.id, message))
         await self.enter(Phase.READY)
         for extension in hooks.before_run:
             await extension.before_run(context)

@@ -74,7 +74,6 @@ async def session_actor(ctx: Ctx[Request], session: Session) -> None:
     if session.closed is not None:
         return  # its store failed while it was made
     ctx.ready()
-    session.append(decisions.start_queued(session.state))  # what a log that was cut off has left
     try:
         async for request in ctx:
             serve(session, request)
@@ -100,6 +99,7 @@ def _turn_away(ctx: Ctx[Request], session: Session) -> None:
 def serve(session: Session, request: Request) -> None:
     """Carry out one command. Never a checkpoint."""
     command = request.command
+    session.quiet = 0
     try:
         if isinstance(command, cmd.Attach):
             _attach(session, command, request)
@@ -176,7 +176,11 @@ def _attach(session: Session, command: cmd.Attach, request: Request) -> None:
     if reader is None:
         raise RuleViolation(Code.COMMAND_INVALID, "attaching needs a reader")
     mode, first = choose_attach(
-        state.log_id, state.seq, oldest=1, wanted_log_id=command.log_id, wanted_cursor=command.cursor
+        state.log_id,
+        state.seq,
+        oldest=session.log_base + 1,
+        wanted_log_id=command.log_id,
+        wanted_cursor=command.cursor,
     )
     cursor = first - 1
     seen = None if mode == "tail" else take_snapshot(session)

@@ -7,20 +7,20 @@ wakes) follows in the same step. So at every checkpoint state, log and readers a
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence, Sized
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 from msgspec.structs import force_setattr
 
+from actors.agent import recovery
 from actors.agent.outbox import Outbox
 from actors.runtime import Ref
 from protocol import decisions
 from protocol import events as ev
 from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State, apply
-from protocol.limits import COMMANDS_KEPT
 from protocol.sendable import check_text
 
 if TYPE_CHECKING:
@@ -31,29 +31,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors.session")
 
 _FEW_IDS = 64
+_NOTES_KEPT = 256
 
 
 class Session(Outbox):
-    """The record of one session and the only place where it changes. Made by its agent, owned by its actor."""
+    """The record of one session and the only place where it changes. Made by its agent, owned by its actor.
+
+    Attributes:
+        quiet: How often the agent has looked and found it idle, since it was last used.
+        passive: It has left memory because it was idle; whoever addresses it gets another one.
+    """
 
     __slots__ = (
-        "_first", "_noted", "_others", "_used", "actor", "agent", "callers", "closing", "id", "idle", "lives",
-        "nursery", "state",
+        "_first", "_others", "_used", "actor", "agent", "callers", "closing", "id", "idle", "lives", "noted",
+        "nursery", "passive", "quiet", "saved_seq", "state", "unsaved_chars", "weigh_at", "weighed",
     )  # fmt: skip
 
     def __init__(self, agent: "Agent", session_id: str) -> None:
-        super().__init__()
+        super().__init__(agent.limits.max_log_records)
         self.agent = agent
         self.id = session_id
         self.state = State()
         self.lives: tuple[LiveRun, ...] = ()
         self.callers: dict[str, RunStream] | None = None
-        self.closing = False
+        self.closing = self.passive = False
+        self.quiet = 0
+        # How far the last snapshot goes; when to look at what came after it; how far, and how much text, was looked at.
+        self.saved_seq = self.weighed = self.unsaved_chars = 0
+        self.weigh_at = recovery.weigh_after(agent.limits)
         # Both only while the body of its actor runs: afterwards the nursery may be gone at any moment.
         self.actor: Ref[Any] | None = None
         self.nursery: trio.Nursery | None = None
         self.idle: trio.Event | None = None
-        self._noted: dict[str, Ack] | None = None
+        self.noted: dict[str, Ack] | None = None
         self._used: set[str] | None = None
         # The task that waits for an ask, with its call; and those beside it.
         self._first: tuple[str, trio.lowlevel.Task] | None = None
@@ -91,12 +101,15 @@ class Session(Outbox):
                 force_setattr(event, "cause", cause)
             apply(state, event)
             log.append(event)
+        self.quiet = 0
         try:
             self.agent.store.append(self.id, events, self)
         except Exception as error:  # it may have kept some or none: as good as one that says so
             self.store_failed(error)
         if self.closed is not None:
             return events[-1].seq  # the store failed in there: this record is dead, and nothing follows from it
+        if seq >= self.weigh_at:
+            recovery.weigh(self)
         for event in events:
             effect = _EFFECTS.get(type(event))
             if effect is not None:
@@ -147,20 +160,23 @@ class Session(Outbox):
         seq = self.append(events, cause=cause)
         if self.closed is not None:
             raise self.closed
+        if cause and events:
+            # What a repeat gets: whoever was shown the records may have recorded something behind them.
+            return (self.state.commands or {})[cause]
         ack = Ack(seq, events[0].run if events else self.state.root)
-        if cause and not events:
+        if cause:
             self.note(cause, ack)
         return ack
 
     def known(self, cause: str) -> Ack | None:
         """Return what this command was acknowledged with, if it was carried out before."""
-        return (self.state.commands or {}).get(cause) or (self._noted or {}).get(cause)
+        return (self.state.commands or {}).get(cause) or (self.noted or {}).get(cause)
 
     def note(self, cause: str, ack: Ack) -> None:
         """Remember the acknowledgement of a command that led to no record, so not by the log, the last 256."""
-        self._noted = {**(self._noted or {}), cause: ack}
-        if len(self._noted) > COMMANDS_KEPT:
-            del self._noted[next(iter(self._noted))]
+        self.noted = {**(self.noted or {}), cause: ack}
+        if len(self.noted) > _NOTES_KEPT:
+            del self.noted[next(iter(self.noted))]
 
     def cancel(self, cause: str, run: str = "", reason: str = "") -> Ack:
         """Cancel a run, by default the active one; see `protocol.decisions.cancel`. Never a checkpoint."""
@@ -204,6 +220,8 @@ class Session(Outbox):
         """The body of the session's actor has ended; its runs may still unwind. Nothing is started behind them."""
         self.actor = self.nursery = None
         self.closing = True
+        if self.agent.keeps_runs:
+            return  # they wait for the session's next life
         for queued in list(self.state.queue or ()):
             self.cancel_run(queued.id, reason)
 
@@ -226,19 +244,25 @@ class Session(Outbox):
         self.agent.store.create(self.id, log_id)
         self.append(decisions.open_session(self.id, log_id))
 
-    def recover(self, log: Sequence[ev.Event]) -> None:
-        """Become what a stored log says, then end the runs that were cut off."""
-        self.log = list(log)
-        for event in self.log:
-            apply(self.state, event)
-        self.committed = self._released = self.state.seq
-        while self.state.runs and self.closed is None:  # a run ends with those nested in it
-            run = next(iter(self.state.runs.values()))
-            self.append(
-                decisions.finish(
-                    self.state, run, "failed", code=Code.SESSION_CRASHED, message="the session's actor failed"
-                )
-            )
+    def become(self, state: State, tail: Sequence[ev.Event]) -> None:
+        """Be what a store has: a state, and the last records that led to it, all of them committed."""
+        self.state, self.log, self.log_base = state, list(tail), state.seq - len(tail)
+        self.committed = self._released = state.seq
+        self.saved_seq = self.weighed = self.log_base
+        self.weigh_at = state.seq + 1
+
+    @property
+    def at_rest(self) -> bool:
+        """Return whether nothing of it is going on, and nobody is there: it may leave memory."""
+        state, tasks = self.state, self.nursery.child_tasks if self.nursery is not None else ()
+        return (
+            self.closed is None
+            and self.actor is not None
+            and not (state.runs or state.queue or self.lives or self.closing or self._readers or self._outbox)
+            and not (self._first or self._others or self._releasing or len(cast("Sized", tasks)))
+            and self.committed == state.seq
+            and not self.actor.statistics().current_buffer_used
+        )
 
     # ---- waiting on the record
 

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 import msgspec
 from pydantic import BaseModel, ValidationError
@@ -22,6 +22,9 @@ from protocol.ids import is_blank
 
 A = TypeVar("A", bound=BaseModel)
 Handler = Callable[[Any, ToolCall, Any], Any]
+
+#: Whether a call that was interrupted may be made again: `never`, or `safe` with its idempotency key.
+Retry = Literal["never", "safe"]
 
 MAX_FAILURE_CHARS = 4_000
 DONE, EMPTY = "done", "(empty)"
@@ -37,9 +40,11 @@ class Tool:
         definition: What the model is told; the same object for the tool's whole life.
         inline: The handler never blocks and runs in the event loop, in the order of the calls.
         function: The function behind `@tool`, for calling it directly; None for `from_model`.
+        retry: `safe` - a call that had started when the session was interrupted is made again when it goes on; by
+            `context.idempotency_key` it is the same one. `never` - the model is told that it was interrupted.
     """
 
-    __slots__ = ("_arguments", "_handler", "_threaded", "definition", "function", "inline")
+    __slots__ = ("_arguments", "_handler", "_threaded", "definition", "function", "inline", "retry")
 
     def __init__(
         self,
@@ -50,6 +55,7 @@ class Tool:
         inline: bool = False,
         threaded: bool = False,
         function: Callable[..., Any] | None = None,
+        retry: Retry = "never",
     ) -> None:
         """Join the parts; most callers want `@tool` or `from_model`.
 
@@ -57,9 +63,12 @@ class Tool:
         blocks. The rest is described at the class.
 
         Raises:
-            ValueError: The name is not 1-64 letters, digits, `_` or `-`.
+            ValueError: The name is not 1-64 letters, digits, `_` or `-`; `retry` is none of the words.
         """
         _check_name(definition.name)
+        if retry not in ("never", "safe"):
+            raise ValueError(f"tool {definition.name!r}: retry is 'never' or 'safe', not {retry!r}")
+        self.retry: Retry = retry
         self.definition = definition
         self.inline = inline
         self.function = function
@@ -76,6 +85,7 @@ class Tool:
         handler: Callable[[Any, ToolCall, A], ToolResult | Awaitable[ToolResult]],
         *,
         inline: bool = False,
+        retry: Retry = "never",
     ) -> "Tool":
         """Make a tool of a pydantic model and a handler.
 
@@ -85,16 +95,18 @@ class Tool:
             arguments: The parameters. Its own configuration decides about unknown keys and infinite numbers.
             handler: Called in the event loop with the run's context, the call and the arguments.
             inline: The handler is synchronous and never blocks.
+            retry: See the class.
 
         Raises:
-            ValueError: The name is not allowed, or the schema has an array without an element type (names the path).
+            ValueError: The name or `retry` is not allowed; the schema has an array without an element type (names the
+                path).
             TypeError: `inline` with an async handler.
         """
         _check_name(name)
         if inline and is_async(handler):
             raise TypeError(f"tool {name!r}: an inline handler runs to its end at once, so it cannot be async")
         definition = ToolDefinition(name, description, build_schema(arguments, name))
-        return cls(definition, arguments, handler, inline=inline)
+        return cls(definition, arguments, handler, inline=inline, retry=retry)
 
     @property
     def name(self) -> str:
@@ -173,11 +185,17 @@ class Tool:
 
 @overload
 def tool(
-    function: Callable[..., Any], /, *, name: str | None = None, description: str | None = None, inline: bool = False
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    inline: bool = False,
+    retry: Retry = "never",
 ) -> Tool: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, inline: bool = False
+    *, name: str | None = None, description: str | None = None, inline: bool = False, retry: Retry = "never"
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -186,6 +204,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     inline: bool = False,
+    retry: Retry = "never",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a `Tool` of a typed function: `@tool` or `@tool(name=...)`.
 
@@ -198,14 +217,16 @@ def tool(
         function: Its parameters all have annotations; no `*args`, no `**kwargs`.
         name, description: Instead of the function's own name and the docstring's first paragraph.
         inline: Run a synchronous function in the event loop. It must never block.
+        retry: `safe` - it may be called again for a call that was interrupted; see `Tool`.
 
     Raises:
         TypeError: The function cannot be a tool; says why.
-        ValueError: The name is not allowed, or the schema has an array without an element type (names the path).
+        ValueError: The name or `retry` is not allowed; the schema has an array without an element type (names the
+            path).
     """
     if function is None:
-        return partial(_from_function, name=name, description=description, inline=inline)
-    return _from_function(function, name=name, description=description, inline=inline)
+        return partial(_from_function, name=name, description=description, inline=inline, retry=retry)
+    return _from_function(function, name=name, description=description, inline=inline, retry=retry)
 
 
 def failure(error: Exception) -> tuple[str, str, tuple[Detail, ...]]:
@@ -243,7 +264,9 @@ def _describe(error: Exception) -> str:
     return kind if is_blank(text) else f"{kind}: {text}"
 
 
-def _from_function(function: Callable[..., Any], *, name: str | None, description: str | None, inline: bool) -> Tool:
+def _from_function(
+    function: Callable[..., Any], *, name: str | None, description: str | None, inline: bool, retry: Retry
+) -> Tool:
     if name is None:
         name = str(getattr(getattr(function, "func", function), "__name__", ""))
     _check_name(name)
@@ -258,7 +281,9 @@ def _from_function(function: Callable[..., Any], *, name: str | None, descriptio
     definition = ToolDefinition(name, summary if description is None else description, schema)
     handler = _caller(function, signature)
     threaded = not (asynchronous or inline)
-    return Tool(definition, signature.model, handler, inline=inline, threaded=threaded, function=function)
+    return Tool(
+        definition, signature.model, handler, inline=inline, threaded=threaded, function=function, retry=retry
+    )
 
 
 def _caller(function: Callable[..., Any], signature: Signature) -> Handler:

@@ -26,6 +26,7 @@ class AgentEventType(StrEnum):
     CUSTOM = "custom"
     RUN_QUEUED = "run_queued"
     RUN_STARTED = "run_started"
+    RUN_RESUMED = "run_resumed"
     CANCEL_REQUESTED = "cancel_requested"
     RUN_COMPLETED = "run_completed"
     RUN_FAILED = "run_failed"

@@ -70,7 +70,7 @@ async def perform(agent: ServedAgent, caller: Caller, params: cmd.Params, reply:
             handle, created = await agent.open_session(_wanted_id(caller.state, params))
             reply({"session": handle.id, "log_id": handle.log_id, "seq": handle.seq, "created": created})
         case cmd.List():
-            sessions, more = agent.list_sessions(after=params.after, limit=params.limit)
+            sessions, more = await agent.list_sessions(after=params.after, limit=params.limit)
             reply({"sessions": sessions, "more": more})
         case cmd.Attach():
             await _attach(agent, caller, params, reply)
@@ -80,7 +80,8 @@ async def perform(agent: ServedAgent, caller: Caller, params: cmd.Params, reply:
         case cmd.Close():
             await _close(agent, caller, params, reply)
         case _:
-            await _find(agent, cast("Any", params).session).submit(params, reply)
+            handle = await _find(agent, cast("Any", params).session)
+            await handle.submit(params, reply)
 
 
 def _wanted_id(link: rules.Link, params: cmd.Open) -> str | None:
@@ -90,17 +91,17 @@ def _wanted_id(link: rules.Link, params: cmd.Open) -> str | None:
     return "s-" + hashlib.sha256(f"{link.client.id}\0{params.command}".encode()).hexdigest()[:24]
 
 
-def _find(agent: ServedAgent, session_id: str) -> Handle:
-    handle = agent.find_session(session_id)
+async def _find(agent: ServedAgent, session_id: str) -> Handle:
+    handle = await agent.wake_session(session_id)
     if handle is None:
-        raise RuleViolation(Code.SESSION_UNKNOWN, "no open session has this id; `session/open` opens one")
+        raise RuleViolation(Code.SESSION_UNKNOWN, "no session has this id; `session/open` makes one")
     return handle
 
 
 async def _attach(agent: ServedAgent, caller: Caller, params: cmd.Attach, reply: Reply) -> None:
     """Attach, counting from the moment it is asked for: what the client sends right behind it may rely on it."""
     session = params.session
-    handle = _find(agent, session)
+    handle = await _find(agent, session)
     watch = Watch(caller, session)
     rules.attach(caller.state, session, params.cursor)
 
@@ -176,4 +177,5 @@ async def _close(agent: ServedAgent, caller: Caller, params: cmd.Close, reply: R
         else:
             caller.start(close)
 
-    await _find(agent, params.session).submit(params, begun)
+    handle = await _find(agent, params.session)
+    await handle.submit(params, begun)

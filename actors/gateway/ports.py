@@ -60,7 +60,13 @@ class ServedAgent(Protocol):
 
     def find(self, session_id: str) -> Watched | None: ...
 
-    def find_session(self, session_id: str) -> Handle | None: ...
+    async def wake_session(self, session_id: str) -> Handle | None:
+        """Return the session if it is open, or was kept: then it is opened. A checkpoint only then.
+
+        Raises:
+            RuleViolation: `session.limit`, `session.closed`, `store.failed` or `store.damaged`.
+        """
+        ...
 
     async def open_session(self, session_id: str | None = None) -> tuple[Handle, bool]:
         """Return the session, and whether it was made now.
@@ -70,8 +76,8 @@ class ServedAgent(Protocol):
         """
         ...
 
-    def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[Sequence[object], bool]:
-        """Return up to `limit` sessions with ids after `after`, and whether there are more."""
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[Sequence[object], bool]:
+        """Return up to `limit` sessions with ids after `after`, and whether there are more. May be a checkpoint."""
         ...
 
     async def close_session(self, session_id: str) -> None:

@@ -27,7 +27,7 @@ async def test_each_session_has_one_run_with_one_open_ask() -> None:
     async with asks.open_asking_agent() as agent:
         await asks.put_asks(agent, 3)
         await asks.put_asks(agent, 2)
-        sessions, more = agent.list_sessions()
+        sessions, more = agent.open_sessions()
         assert [info.open_asks for info in sessions] == [1] * 5
         assert not more
         assert agent.active_runs == 5

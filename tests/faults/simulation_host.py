@@ -95,6 +95,7 @@ def _open_agent(world: World, system: System) -> AbstractAsyncContextManager[Age
         limits=LIMITS,
         clock=TrioClock(1_700_000_000.0),
         system=system,
+        resume="never",
     )
 
 

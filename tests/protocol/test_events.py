@@ -29,6 +29,7 @@ DURABLE: dict[str, ev.Event] = {
     "board_changed": ev.BoardChanged("main", 3, {"added": 1}),
     "custom": ev.Custom("progress", {"percent": 12.5}),
     "run_queued": ev.RunQueued(USER, 3),
+    "run_resumed": ev.RunResumed(),
     "run_started": ev.RunStarted(USER, 3, "r1"),
     "cancel_requested": ev.CancelRequested("enough"),
     "run_completed": ev.RunCompleted("r2.1", 1, TODOS),

@@ -19,7 +19,7 @@ from protocol.chat import AssistantMessage, CallOutcome, Message, SystemMessage,
 from protocol.errors import Code, LocalProtocolError, RuleViolation
 from protocol.history import Ack, CallRecord, QueuedRun, Run, State, Status, apply, fold
 from protocol.ids import call_id, message_id
-from protocol.limits import COMMANDS_KEPT, SETTLED_ASKS_KEPT
+from protocol.limits import COMMANDS_KEPT, COMMANDS_KEPT_S, SETTLED_ASKS_KEPT
 from protocol.steps import Step, next_step
 from protocol.todos import TodoItem, TodoList, TodoStatus
 
@@ -381,10 +381,10 @@ def test_the_last_settled_asks_are_remembered_and_no_more() -> None:
 def test_a_command_is_remembered_with_its_first_acknowledgement() -> None:
     state = opened()
     stamp(state, STARTED, cause="k1")
-    assert state.commands == {"k1": Ack(2, "r2")}
+    assert state.commands == {"k1": Ack(2, "r2", time=2.0)}
     stamp(state, *decisions.cancel(state), cause="k2")
     stamp(state, ev.RunCancelled(run="r2"))
-    assert state.commands == {"k1": Ack(2, "r2"), "k2": Ack(3, "r2")}
+    assert state.commands == {"k1": Ack(2, "r2", time=2.0), "k2": Ack(3, "r2", time=3.0)}
 
 
 def test_a_command_of_several_records_is_acknowledged_by_the_last_with_all_who_took_it() -> None:
@@ -394,13 +394,13 @@ def test_a_command_of_several_records_is_acknowledged_by_the_last_with_all_who_t
         for ask, call, via in (("a4", "c1", "First"), ("a5", "c2", "Second"))
     ]
     stamp(state, *settle, ev.Custom("x"), cause="k1")
-    assert state.commands == {"k1": Ack(8, "r2", ("First", "Second"))}
+    assert state.commands == {"k1": Ack(8, "r2", ("First", "Second"), 8.0)}
 
 
 def test_an_answer_that_no_extension_took_names_none() -> None:
     state = opened(STARTED, asked("c1"), OPEN_ASK)
     stamp(state, ev.AskSettled("a4", "c1", AskOutcome.DECLINED, run="r2"), cause="k1")
-    assert state.commands == {"k1": Ack(5, "r2")}
+    assert state.commands == {"k1": Ack(5, "r2", time=5.0)}
 
 
 def test_the_last_commands_are_remembered_and_no_more() -> None:
@@ -408,6 +408,55 @@ def test_the_last_commands_are_remembered_and_no_more() -> None:
     for number in range(COMMANDS_KEPT + 3):
         stamp(state, ev.Custom("x"), cause=f"k{number}")
     assert list(state.commands or {}) == [f"k{number}" for number in range(3, COMMANDS_KEPT + 3)]
+
+
+def test_a_command_is_remembered_for_a_day_and_the_last_one_for_ever() -> None:
+    state = opened()
+
+    def at(time: float, cause: str) -> None:
+        apply(state, ev.Custom("x", seq=state.seq + 1, time=time, cause=cause))
+
+    at(10.0, "k1")
+    at(20.0, "k2")
+    at(10.0 + COMMANDS_KEPT_S, "k3")
+    assert list(state.commands or {}) == ["k1", "k2", "k3"]
+    at(10.5 + COMMANDS_KEPT_S, "k4")
+    assert list(state.commands or {}) == ["k2", "k3", "k4"]
+    at(21.0 + COMMANDS_KEPT_S, "k3")
+    assert list(state.commands or {}) == ["k4", "k3"], "one that led to another record is as young as that"
+    at(9e9, "k5")
+    assert list(state.commands or {}) == ["k5"]
+
+
+# ---- a run that goes on
+
+
+def test_a_run_has_entered_once_its_own_input_is_in_the_history() -> None:
+    state = opened(STARTED, ev.MessageAdded(BRIEF, run="r2"), ev.MessageAdded(GO))
+    assert not state.runs["r2"].entered
+    stamp(state, ev.MessageAdded(MORE, input=True, run="r2"))
+    assert state.runs["r2"].entered
+    assert opened(STARTED, asked("c1")).runs["r2"].entered, "in an older log the input is not marked"
+
+
+def test_a_run_counts_how_often_it_was_resumed_since_its_last_message() -> None:
+    state = opened(STARTED, ev.RunResumed(run="r2"), ev.RunResumed(run="r2"))
+    assert state.runs["r2"].resumed == 2
+    stamp(state, asked("c1"))
+    assert state.runs["r2"].resumed == 0
+
+
+def test_an_ask_of_no_call_holds_its_run_until_that_is_resumed() -> None:
+    state = opened(STARTED, asked("c1"), ev.AskOpened(Ask("a4", "x", QUESTION), run="r2"))
+    assert (state.runs["r2"].held, state.call_ids) == ("x", ["c1", "x"])
+    stamp(state, ev.AskSettled("a4", "x", AskOutcome.ANSWERED, {}, run="r2"), ev.RunResumed(run="r2"))
+    assert state.runs["r2"].held == ""
+    assert opened(STARTED, asked("c1"), OPEN_ASK).runs["r2"].held == ""
+
+
+def test_a_compaction_that_was_cut_off_is_over_when_the_run_goes_on() -> None:
+    state = opened(STARTED, ev.CompactionStarted(run="r2"), ev.RunResumed(run="r2"))
+    assert not state.runs["r2"].compacting
 
 
 # ---- the log of version 1

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from protocol.limits import COMMANDS_KEPT, DEFAULT_LIMITS, SETTLED_ASKS_KEPT, Limits
+from protocol.limits import COMMANDS_KEPT, COMMANDS_KEPT_S, DEFAULT_LIMITS, SETTLED_ASKS_KEPT, Limits
 
 FIELDS = Limits.__struct_fields__
 
@@ -49,7 +49,7 @@ def test_the_documented_defaults() -> None:
 
 
 def test_what_every_replay_forgets_is_no_setting() -> None:
-    assert (SETTLED_ASKS_KEPT, COMMANDS_KEPT) == (256, 256)
+    assert (SETTLED_ASKS_KEPT, COMMANDS_KEPT, COMMANDS_KEPT_S) == (256, 10_000, 24 * 3_600)
     assert not {"settled_asks_kept", "commands_kept"} & set(FIELDS)
 
 

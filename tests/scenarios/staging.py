@@ -91,7 +91,7 @@ async def staged(turns: Sequence[Any] | Model, **options: Any) -> AsyncGenerator
 
 def sessions(agent: Agent) -> list[Any]:
     """The sessions an agent has open."""
-    return [agent.find(info.session) for info in agent.list_sessions(limit=100_000)[0]]
+    return [agent.find(info.session) for info in agent.open_sessions(limit=100_000)[0]]
 
 
 def check_system(system: System) -> None:

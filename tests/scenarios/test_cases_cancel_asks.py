@@ -136,11 +136,11 @@ async def test_after_a_crash_the_old_question_is_closed_and_the_next_one_is_the_
         await _until_asked(agent)
         left = store.copy()
     model = ScriptedModel([ask("q2"), say("done")])
-    async with open_agent(model, store=left, extensions=[AskUserExtension()]) as agent:
+    async with open_agent(model, store=left, extensions=[AskUserExtension()], resume="never") as agent:
         watcher = Watcher()
         session = await agent.open("S1")
         session.attach(watcher, after=0)
-        assert agent.session("S1").asks == () and agent.list_sessions()[0][0].open_asks == 0
+        assert agent.session("S1").asks == () and agent.open_sessions()[0][0].open_asks == 0
         assert [event.outcome for event in watcher.of(ev.AskSettled)] == ["cancelled"]
         assert [event.code for event in watcher.of(ev.RunFailed)] == ["session.crashed"]
         with pytest.raises(RuleViolation, match=r"^ask\.settled: ask 'q1' is cancelled$"):
@@ -149,7 +149,7 @@ async def test_after_a_crash_the_old_question_is_closed_and_the_next_one_is_the_
         await agent.session("S1").prompt("again")
         await wait_all_tasks_blocked()
         assert [one.tool_call_id for one in agent.session("S1").asks] == ["q2"]
-        assert agent.list_sessions()[0][0].open_asks == 1
+        assert agent.open_sessions()[0][0].open_asks == 1
         assert [event.ask.tool_call_id for event in watcher.of(ev.AskOpened)] == ["q1", "q2"]
         await agent.session("S1").answer("q2", "yes")
         await agent.session("S1").wait_idle()
@@ -180,7 +180,7 @@ async def test_an_effect_is_not_repeated_after_a_crash_or_a_failure_b39_b43(
         await wait_all_tasks_blocked()
         stores.append(store.copy())
     model = ScriptedModel([say("going on")])
-    async with open_agent(model, store=stores[0], tools=[effect]) as agent:
+    async with open_agent(model, store=stores[0], tools=[effect], resume="never") as agent:
         assert (await agent.run("again", session_id="S1")).content == "going on"
         result = _results(agent)["c1"]
         assert effects == ["A"]
@@ -275,7 +275,7 @@ async def test_an_interrupted_call_has_its_one_result_and_the_conversation_goes_
             await go_on(agent)
     if how != "cancel":
         left = stores[0] if how == "crash" else store
-        async with open_agent(ScriptedModel([say("fine")]), store=left, **options) as agent:
+        async with open_agent(ScriptedModel([say("fine")]), store=left, resume="never", **options) as agent:
             await go_on(agent)
 
 

@@ -177,7 +177,8 @@ async def test_a_model_that_raises_no_exception_fails_its_run_and_no_other(
 async def test_the_session_recovers_after_its_store_failed(autojump_clock: MockClock) -> None:
     for good in range(14):
         store = FailingStore(good)
-        async with staged([[write("ip"), ask("q1")], say("done"), say("fine")], store=store) as agent:
+        turns = [[write("ip"), ask("q1")], say("done"), say("fine")]
+        async with staged(turns, store=store, resume="never") as agent:
             with trio.fail_after(60):
                 try:
                     async with agent.stream("go", session_id="s") as events:

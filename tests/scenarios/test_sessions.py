@@ -134,7 +134,7 @@ async def test_a_session_whose_actor_crashed_recovers_with_its_log(
     def boom(session: Session, request: serving.Request) -> None:
         raise LookupError("a bug")
 
-    async with staged([ask("q1"), say("fine")]) as agent:
+    async with staged([ask("q1"), say("fine")], resume="never") as agent:
         async with trio.open_nursery() as nursery:
 
             async def caller() -> None:
@@ -167,11 +167,11 @@ async def test_a_thousand_sessions_are_cancelled_and_leave_nothing(autojump_cloc
             for number in range(1_000):
                 await agent.session(f"s{number}").prompt("go")
             await wait_all_tasks_blocked()
-            assert sum(info.open_asks for info in agent.list_sessions(limit=2_000)[0]) == 1_000
+            assert sum(info.open_asks for info in agent.open_sessions(limit=2_000)[0]) == 1_000
             for number in range(1_000):
                 await agent.session(f"s{number}").cancel()
             await wait_all_tasks_blocked()
-            infos, more = agent.list_sessions(limit=2_000)
+            infos, more = agent.open_sessions(limit=2_000)
             assert not more and all(info.status == "idle" and not info.open_asks for info in infos)
             assert agent.active_runs == 0
             for number in range(1_000):
@@ -254,7 +254,7 @@ async def test_status_of_a_waiting_session_is_waiting_for_hours_b03(autojump_clo
         await handle.prompt("go")
         await wait_all_tasks_blocked()
         await trio.sleep(7_200)
-        (info,), _ = agent.list_sessions()
+        (info,), _ = agent.open_sessions()
         assert (info.status, info.open_asks) == ("waiting", 1)
         assert [record.tool_call_id for record in handle.asks] == ["q1"]
         await handle.answer("q1", "Postgres")

@@ -275,8 +275,9 @@ async def house(
     model = ScriptedModel([turn], repeat=True, record=False)
     async with open_system() as system:
         async with open_agent(
-            model, tools=tools, extensions=[AskUserExtension()], store=here.store, limits=used, system=system
-        ) as here.agent:
+            model, tools=tools, extensions=[AskUserExtension()], store=here.store, limits=used, system=system,
+            resume="never",  # what goes on after an interruption has scenarios of its own
+        ) as here.agent:  # fmt: skip
             async with open_gateway(here.agent, token=TOKEN, limits=used) as here.gateway:
                 stage.afterwards(here.check)
                 try:

@@ -191,6 +191,8 @@ async def acting(
         options: For `open_agent`.
     """
     inner = MemoryStore() if store is None else store
+    # Whether the session goes on with its runs is another matter, with scenarios of its own.
+    options.setdefault("resume", "never")
     performance = Acting(stage, WitnessStore(inner), allowed)
     stage.afterwards(performance.check)
     model = script(turns) if isinstance(turns, Sequence) else turns

@@ -6,12 +6,12 @@ They decide what of that cannot be true together. They must not know which fault
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from actors.agent.ports import CommitSink, SessionStore, StoredLog
+from actors.agent.ports import CommitSink, SessionStore, StoredLog, StoredSession
 from actors.agent.session import Session
 from actors.runtime import System
 from protocol import events as ev
 from protocol.errors import Code
-from protocol.history import fold
+from protocol.history import State, fold
 from tests.faults.invariants import check_log
 from tests.faults.stores import FailingStore, PlainStore, SlowStore
 
@@ -54,6 +54,9 @@ class _Sink:
     def store_failed(self, error: Exception) -> None:
         self.session.store_failed(error)
 
+    def summary(self) -> tuple[str, int]:
+        return self.session.summary()
+
 
 class WitnessStore(PlainStore):
     """A store around another one.
@@ -79,8 +82,17 @@ class WitnessStore(PlainStore):
         self._current[session_id] = Written(session_id, log_id)
         self.logs.append(self._current[session_id])
 
+    async def open(self, system: System) -> None:
+        await self.inner.open(system)
+
     async def load(self, session_id: str) -> StoredLog | None:
         return await self.inner.load(session_id)
+
+    def save_snapshot(self, session_id: str, state: State) -> None:
+        self.inner.save_snapshot(session_id, state)
+
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> Sequence[StoredSession]:
+        return await self.inner.list_sessions(after=after, limit=limit)
 
     def append(self, session_id: str, events: Sequence[ev.Event], sink: CommitSink) -> None:
         log = self._current[session_id]

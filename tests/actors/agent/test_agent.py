@@ -71,7 +71,7 @@ async def test_a_blank_prompt_is_refused_before_anything_is_made() -> None:
     async with staged([]) as agent:
         with pytest.raises(RuleViolation, match=r"^command\.invalid: a message must not be blank$"):
             agent.stream(" \n")
-        assert agent.list_sessions() == ([], False)
+        assert agent.open_sessions() == ([], False)
 
 
 async def test_tools_and_extensions_are_checked_when_the_agent_is_opened() -> None:
@@ -121,9 +121,9 @@ async def test_sessions_are_listed_in_pages(autojump_clock: MockClock) -> None:
     async with staged([]) as agent:
         for name in ("c", "a", "b"):
             await agent.open(name)
-        first, more = agent.list_sessions(limit=2)
+        first, more = agent.open_sessions(limit=2)
         assert ([info.session for info in first], more) == (["a", "b"], True)
-        rest, more = agent.list_sessions(after="b")
+        rest, more = agent.open_sessions(after="b")
         assert ([info.session for info in rest], more) == (["c"], False)
 
 
@@ -257,7 +257,7 @@ async def test_many_sessions_are_cancelled_in_slices(autojump_clock: MockClock) 
 
             async def tick() -> None:
                 while True:
-                    ticks.append(sum(bool(info.open_asks) for info in agent.list_sessions(limit=300)[0]))
+                    ticks.append(sum(bool(info.open_asks) for info in agent.open_sessions(limit=300)[0]))
                     await trio.lowlevel.checkpoint()
 
             nursery.start_soon(tick)
@@ -337,7 +337,7 @@ async def test_the_limit_of_sessions_counts_those_being_opened(autojump_clock: M
 
 async def test_a_stored_session_is_recovered_when_it_is_opened(autojump_clock: MockClock) -> None:
     store = MemoryStore()
-    async with staged([ask("q1"), say("done")], store=store) as agent:
+    async with staged([ask("q1"), say("done")], store=store, resume="never") as agent:
         await agent.session("s").prompt("go")
         await wait_all_tasks_blocked()
         session = await agent.open("s")

@@ -32,7 +32,7 @@ async def test_a_handle_reads_the_state_as_it_is(autojump_clock: MockClock) -> N
         assert handle.todos is not None and handle.todos.in_progress_index == 0
         assert handle.log_id and handle.seq == agent.find("s").state.seq  # type: ignore[union-attr]
         assert len(handle.history) == 2, "the results of the turn in flight are not there yet"
-        assert agent.list_sessions() == ([SessionInfo("s", handle.status, handle.seq, 1)], False)
+        assert agent.open_sessions() == ([SessionInfo("s", handle.status, handle.seq, 1)], False)
         await handle.answer(handle.asks[0].id, "by the ask's own id")
         await handle.wait_idle()
         assert len(handle.history) == 5 and handle.todos is None

@@ -390,3 +390,24 @@ def test_errors_of_ours_keep_their_code_and_details() -> None:
 
 def test_an_endless_failure_is_cut() -> None:
     assert failure(ValueError("x" * 10_000))[1] == "ValueError: " + "x" * (MAX_FAILURE_CHARS - 13) + "…"
+
+
+# ---- calls that may be made again
+
+
+def test_a_tool_says_whether_a_call_of_it_may_be_made_again() -> None:
+    class Nothing(BaseModel):
+        """No arguments."""
+
+    def handler(context: Any, call: ToolCall, arguments: Any) -> ToolResult:
+        return ToolResult("x")
+
+    async def work() -> str:
+        """Work."""
+        return "x"
+
+    assert tool(work).retry == "never" and tool(retry="safe")(work).retry == "safe"
+    made = Tool.from_model("f", "Do f.", Nothing, handler, retry="safe")
+    assert made.retry == "safe" and Tool.from_model("f", "Do f.", Nothing, handler).retry == "never"
+    with pytest.raises(ValueError, match=r"^tool 'work': retry is 'never' or 'safe', not 'always'$"):
+        tool(work, retry="always")  # type: ignore[call-overload]

@@ -27,6 +27,7 @@ ROWS: list[tuple[ev.Event, AgentEventType, dict[str, Any]]] = [
     (ev.Custom("ping", {"n": 1}), T.CUSTOM, {"name": "ping", "payload": {"n": 1}}),
     (ev.RunQueued(USER), T.RUN_QUEUED, {"message": USER}),
     (ev.RunStarted(USER), T.RUN_STARTED, {"message": USER}),
+    (ev.RunResumed(), T.RUN_RESUMED, {}),
     (ev.CancelRequested("why"), T.CANCEL_REQUESTED, {"error": "why"}),
     (ev.RunCompleted(todos=TODOS), T.RUN_COMPLETED, {"todos": result(TODOS)}),
     (ev.RunCompleted(), T.RUN_COMPLETED, {"todos": None}),

@@ -79,14 +79,14 @@ async def test_a_session_is_shown_with_its_history_and_left_without_a_trace(toke
             await command.wait_written("? Which? (open)")
             command.process.send_signal(signal.SIGINT)
             assert await command.end() == (0, "")
-            assert [session.open_asks for session in agent.list_sessions()[0]] == [1]
+            assert [session.open_asks for session in agent.open_sessions()[0]] == [1]
 
 
 async def test_a_session_that_does_not_exist_is_made_only_when_asked_for(token: str) -> None:
     async with served() as (agent, gateway):
         async with attached(gateway, token, "s") as command:
             assert await command.end() == (1, "actors: the server has no session 's'; --create makes it\n")
-        assert agent.list_sessions() == ([], False)
+        assert agent.open_sessions() == ([], False)
         async with attached(gateway, token, "s", "--create") as command:
             await command.wait_written("(attached, idle)")
             await prompt(gateway, "- one")

@@ -118,7 +118,8 @@ class FakeAgent:
     def find(self, session_id: str) -> FakeSession | None:
         return self.sessions.get(session_id)
 
-    find_session = find
+    async def wake_session(self, session_id: str) -> FakeSession | None:
+        return self.find(session_id)
 
     async def open_session(self, session_id: str | None = None) -> tuple[FakeSession, bool]:
         await trio.lowlevel.checkpoint()
@@ -126,7 +127,7 @@ class FakeAgent:
         created = wanted not in self.sessions
         return self.sessions.setdefault(wanted, FakeSession(wanted)), created
 
-    def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[str], bool]:
+    async def list_sessions(self, *, after: str = "", limit: int = 100) -> tuple[list[str], bool]:
         ids = sorted(session_id for session_id in self.sessions if session_id > after)
         return ids[:limit], len(ids) > limit
 

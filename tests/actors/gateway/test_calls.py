@@ -88,7 +88,7 @@ async def test_an_open_that_is_repeated_finds_the_session_it_made(fake_agent: An
     [cmd.Attach(session="s"), cmd.Prompt(session="s", text="x"), cmd.GetState(session="s"), cmd.Close(session="s")],
 )
 async def test_an_unknown_session_is_refused(fake_agent: Any, caller: Caller, params: cmd.Params) -> None:
-    with pytest.raises(RuleViolation, match=r"^session\.unknown: no open session has this id; `session/open` opens"):
+    with pytest.raises(RuleViolation, match=r"^session\.unknown: no session has this id; `session/open` makes"):
         await do(fake_agent(), caller, params)
     assert caller.state.cursors == {}
 
