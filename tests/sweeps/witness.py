@@ -82,9 +82,6 @@ class WitnessStore(PlainStore):
         self._current[session_id] = Written(session_id, log_id)
         self.logs.append(self._current[session_id])
 
-    async def open(self, system: System) -> None:
-        await self.inner.open(system)
-
     async def load(self, session_id: str) -> StoredLog | None:
         return await self.inner.load(session_id)
 
