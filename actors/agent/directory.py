@@ -4,8 +4,8 @@ import contextlib
 import logging
 import secrets
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, TypeVarTuple, cast
 
 import trio
 
@@ -14,7 +14,7 @@ from actors.agent.handle import SessionHandle, SessionInfo
 from actors.agent.ports import SessionStore
 from actors.agent.serving import Request, session_actor
 from actors.agent.session import Session
-from actors.runtime import ActorError, Ref, Supervisor
+from actors.runtime import ActorError, Ctx, Ref, Supervisor
 from protocol import events as ev
 from protocol.chat import SystemMessage
 from protocol.errors import Code, RuleViolation
@@ -26,6 +26,7 @@ from protocol.sendable import check_text
 if TYPE_CHECKING:
     from actors.agent.agent import Agent
 
+Ts = TypeVarTuple("Ts")
 logger = logging.getLogger("actors.agent")
 
 _SLICE = 64
@@ -87,7 +88,7 @@ class AgentSessions:
         return session
 
     async def _open(self, session_id: str, *, known: bool = False) -> tuple[Session, bool]:
-        """`open`, and whether it was this call that made the session; `known` - only one that the store has."""
+        """`open`, and whether it was this call that began the log; `known` - only one that the store has."""
         made = False
         while True:
             changing = self._opening.get(session_id, self._closing.get(session_id))
@@ -95,12 +96,12 @@ class AgentSessions:
             if changing is not None:
                 await changing.wait()
             elif session is None:
-                await self._make(session_id, known=known)
-                made = True
+                made = await self._make(session_id, known=known)
             else:
                 return session, made
 
-    async def _make(self, session_id: str, *, known: bool) -> None:
+    async def _make(self, session_id: str, *, known: bool) -> bool:
+        """Let a session be there: return whether it is a new one, and not one that the store had."""
         if self.closed:
             raise RuleViolation(Code.SESSION_CLOSED, f"agent {self.name!r} is closed")
         if len(self._sessions) + len(self._opening) >= self.limits.max_sessions:
@@ -108,7 +109,7 @@ class AgentSessions:
         self._opening[session_id] = opening = trio.Event()
         try:
             await self._wait_name_free(session_id)
-            session = await self._load(session_id, known=known)
+            session, created = await self._load(session_id, known=known)
             self._refs[session_id] = await self._supervisor.spawn(
                 session_actor,
                 session,
@@ -124,6 +125,7 @@ class AgentSessions:
             self._notes.pop(session_id, None)
             self._go_on(session)
             logger.info("session %s opened at seq %d", session_id, session.state.seq)
+            return created
         except ActorError as error:
             raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} could not be opened: {error}") from None
         finally:
@@ -142,8 +144,8 @@ class AgentSessions:
         if session.closed is not None:
             raise session.closed
 
-    async def _load(self, session_id: str, *, known: bool) -> Session:
-        """Return the session that the store has, or a new one, unless only one that is known was wanted."""
+    async def _load(self, session_id: str, *, known: bool) -> tuple[Session, bool]:
+        """Return the session that the store has, or a new one, and which; a new one only if any was wanted."""
         session = Session(self._agent, session_id)
         try:
             stored = await self.store.load(session_id)
@@ -164,7 +166,7 @@ class AgentSessions:
             logger.exception("session %s could not be loaded", session_id)
             text = f"session {session_id!r} could not be loaded: {type(error).__name__}"
             raise RuleViolation(Code.STORE_FAILED, text) from error
-        return session
+        return session, stored is None
 
     async def _wait_name_free(self, session_id: str) -> None:
         """Wait for the actor of a session that was shut and still unwinds. A checkpoint only where it waits."""
@@ -176,10 +178,26 @@ class AgentSessions:
             raise RuleViolation(Code.SESSION_CLOSED, f"session {session_id!r} is closed, and its tasks still run")
 
     async def open_session(self, session_id: str | None = None) -> tuple[SessionHandle, bool]:
-        """Return a session's handle and whether it was made now; without an id, one is minted. May be a checkpoint."""
+        """Return a session's handle and whether its log was begun now, and is kept. May be a checkpoint.
+
+        Args:
+            session_id: Which one; without an id, one is minted.
+
+        Raises:
+            RuleViolation: As `open`; `session.invalid`.
+        """
         wanted = f"s-{secrets.token_hex(8)}" if session_id is None else check_session_id(session_id)
-        _, created = await self._open(wanted)
+        session, created = await self._open(wanted)
+        await session.wait_committed(1)  # else a process that is killed takes back a log that was named to somebody
         return SessionHandle(self._agent, wanted), created
+
+    def start_beside(self, body: Callable[[Ctx[None], *Ts], Awaitable[None]], *args: *Ts, name: str) -> None:
+        """Start an actor that ends with the agent's sessions. Never a checkpoint.
+
+        Raises:
+            ActorError: They are at their end, or there are as many as there may be.
+        """
+        self._supervisor.spawn_nowait(body, *args, name=name)
 
     def find_session(self, session_id: str) -> SessionHandle | None:
         """Return the handle of a session that is open, else None."""
@@ -224,9 +242,16 @@ class AgentSessions:
         return [infos[session_id] for session_id in ids[:limit]], len(ids) > limit
 
     async def close_session(self, session_id: str) -> None:
-        """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint."""
+        """Cancel what runs in a session, wait for it within the grace, let go of the session. A checkpoint.
+
+        One that only the store has is brought back first: what was interrupted there would go on later.
+        """
         try:
             await trio.lowlevel.checkpoint()
+            if session_id not in self._sessions and self._agent.keeps_runs and not self.closed:
+                # Where that fails there is nothing that goes on.
+                with contextlib.suppress(RuleViolation):
+                    await self._open(session_id, known=True)
             while (changing := self._opening.get(session_id, self._closing.get(session_id))) is not None:
                 await changing.wait()
             session, ref = self._sessions.get(session_id), self._refs.get(session_id)
@@ -319,16 +344,26 @@ class AgentSessions:
             self._refs.pop(session.id, None)
 
     async def aclose(self) -> None:
-        """Close all sessions: cancel in slices, so that the event loop is never held, then wait within the grace."""
+        """Close all sessions: cancel in slices, so that the event loop is never held, then wait within the grace.
+
+        Runs that the store keeps are not cancelled: they are interrupted, and go on in the next life.
+        """
         self.closed = True
         sessions = list(self._sessions.values())
         for position, session in enumerate(sessions):
+            if self._agent.keeps_runs:
+                session.closing = True
+                continue
             self._cancel_all(session, "the agent is being closed")
             if position % _SLICE == _SLICE - 1:
                 await trio.lowlevel.checkpoint()
         with trio.move_on_after(self.limits.close_grace_s):
             for position, session in enumerate(sessions):
-                await session.wait_kept()
+                if self._agent.keeps_runs:
+                    with contextlib.suppress(RuleViolation):
+                        await session.wait_committed(session.state.seq)
+                else:
+                    await session.wait_kept()
                 if position % _SLICE == _SLICE - 1:
                     await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()

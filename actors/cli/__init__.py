@@ -76,6 +76,10 @@ def _command(options: Options) -> int:
         from actors.cli.serve import serve
 
         return serve(options)
+    if options.command == "sessions":
+        from actors.cli.sessions import sessions
+
+        return sessions(options)
     from actors.cli.attach import attach
 
     return attach(options)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
@@ -15,21 +15,35 @@ from actors.cli.codes import USAGE, CommandFailed
 
 if TYPE_CHECKING:
     from actors.agent.agent import Agent
+    from actors.agent.ports import SessionStore
 
-Factory = Callable[[], object]
+Factory = Callable[..., object]
 
 
-def default_agent(max_turns: int = 0) -> "AbstractAsyncContextManager[Agent]":
+def default_agent(
+    max_turns: int = 0,
+    *,
+    store: "SessionStore | None" = None,
+    resume: Literal["auto", "ask", "never"] = "auto",
+    idle_s: float | None = None,
+) -> "AbstractAsyncContextManager[Agent]":
     """Return the embedded agent: it works off a Markdown checklist and needs no network and no key.
 
     Args:
         max_turns: Model calls that a run will have, where those are more than usual: longer lists are then taken.
+        store, resume, idle_s: See `open_agent`.
     """
     from actors import AskUserExtension, ChecklistModel, TodoWriteExtension, open_agent
     from protocol.limits import DEFAULT_LIMITS
 
     limits = msgspec.structs.replace(DEFAULT_LIMITS, max_turns=max(max_turns, DEFAULT_LIMITS.max_turns))
-    return open_agent(ChecklistModel(limits=limits), extensions=[TodoWriteExtension(), AskUserExtension()])
+    return open_agent(
+        ChecklistModel(limits=limits),
+        extensions=[TodoWriteExtension(), AskUserExtension()],
+        store=store,
+        resume=resume,
+        idle_s=idle_s,
+    )
 
 
 def find_factory(spec: str, max_turns: int | None = None) -> Factory:
@@ -71,14 +85,28 @@ def _import(name: str) -> object:
         raise CommandFailed(f"--agent: importing {name} failed: {type(error).__name__}: {error}", USAGE) from None
 
 
-def make_agent(factory: Factory, spec: str) -> "AbstractAsyncContextManager[Agent]":
+def takes(factory: Factory, name: str) -> bool:
+    """Say whether what makes the agent has a parameter of this name."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def make_agent(factory: Factory, spec: str, **settings: Any) -> "AbstractAsyncContextManager[Agent]":
     """Return the agent's context manager.
+
+    Args:
+        factory: What makes it.
+        spec: How the user named that.
+        settings: Parameters of `factory`.
 
     Raises:
         CommandFailed: The user's callable raised, or returned something else.
     """
     try:
-        made = factory()
+        made = factory(**settings)
     except Exception as error:
         if not spec:
             raise

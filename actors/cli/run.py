@@ -1,16 +1,18 @@
 """`actors run`: a gateway on a free loopback port and a client of it, in one process, for the length of one run."""
 
 import sys
+from typing import Any
 
 import trio
 
 from actors.agent.agent import Agent
-from actors.cli.agents import check_agent, find_factory, make_agent
+from actors.cli.agents import check_agent, find_factory, make_agent, takes
 from actors.cli.arguments import Options
-from actors.cli.codes import CANCELLED, COMPLETED, FAILED, NO_RESPONDER, CommandFailed
+from actors.cli.codes import CANCELLED, COMPLETED, FAILED, NO_RESPONDER, USAGE, CommandFailed
 from actors.cli.files import read_answers, read_task
 from actors.cli.leaving import LastResort, last_resort
 from actors.cli.show import show
+from actors.cli.stores import MEMORY, made_private
 from actors.client import Connection, Detached, LinkClosed, Refused, connect
 from actors.client.answers import AnswerFile
 from actors.client.blocks import Ended
@@ -18,6 +20,7 @@ from actors.client.errors import plain_errors
 from actors.client.text import one_line
 from actors.client.watch import Watch
 from actors.gateway import open_gateway
+from actors.stores import SqliteStore, StoreError
 
 # The second Ctrl-C leaves in order if that is quick, and at any rate.
 ABORT_S = 1.0
@@ -33,12 +36,20 @@ def run(options: Options) -> int:
     text = read_task(options.file)
     answers = read_answers(options.answers)
     factory = find_factory(options.agent, options.max_turns)
+    settings: dict[str, Any] = {}
+    if options.store and options.store != MEMORY:
+        if not takes(factory, "store"):
+            raise CommandFailed(f"--store: {options.agent} has no parameter 'store' to be told by", USAGE)
+        settings["store"] = SqliteStore(made_private(options.store))
 
     async def main() -> int:
         with last_resort(ABORT_S, CANCELLED) as resort, plain_errors():
-            async with make_agent(factory, options.agent) as agent:
-                check_agent(agent, options.agent)
-                watch, ended = await _run_on(agent, text, answers, options, resort)
+            try:
+                async with make_agent(factory, options.agent, **settings) as agent:
+                    check_agent(agent, options.agent)
+                    watch, ended = await _run_on(agent, text, answers, options, resort)
+            except StoreError as error:
+                raise CommandFailed(error.message) from None
         return exit_code(watch, ended)
 
     return trio.run(main)
@@ -50,18 +61,20 @@ async def _run_on(
     turns = {} if options.max_turns is None else {"max_turns": options.max_turns}
     async with open_gateway(agent) as gateway, connect(gateway.url, gateway.token) as connection:
         try:
-            session = await _begin(connection)
+            session = await _begin(connection, options.session)
             attachment = await connection.attach(session)
-            await connection.call(
-                "session/prompt", session=session, text=text, command=connection.new_command(), **turns
-            )
+            if (attachment.snapshot or {}).get("status") == "idle":  # else it goes on with what was interrupted
+                await connection.call(
+                    "session/prompt", session=session, text=text, command=connection.new_command(), **turns
+                )
             return await show(connection, attachment, once=True, answers=answers, on_abort=resort.arm)
         except (Refused, Detached, LinkClosed) as error:
             raise CommandFailed(one_line(str(error), 400)) from None
 
 
-async def _begin(connection: Connection) -> str:
-    opened = await connection.call("session/open", command=connection.new_command())
+async def _begin(connection: Connection, session: str) -> str:
+    named = {"session": session} if session else {}
+    opened = await connection.call("session/open", command=connection.new_command(), **named)
     return str(opened["session"])
 
 

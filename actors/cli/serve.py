@@ -6,21 +6,24 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import trio
 
 from actors.agent.agent import Agent
-from actors.cli.agents import check_agent, find_factory, make_agent
+from actors.cli.agents import Factory, check_agent, find_factory, make_agent, takes
 from actors.cli.arguments import Options
 from actors.cli.codes import COMPLETED, FAILED, USAGE, CommandFailed
 from actors.cli.files import read_token, write_token
 from actors.cli.leaving import LastResort, last_resort
+from actors.cli.stores import MEMORY, count_waiting, made_private, reading
 from actors.client.errors import plain_errors
 from actors.gateway import open_gateway
 from actors.gateway.access import check_token_shape, make_token
+from actors.stores import SqliteStore, StoreError
 from protocol.limits import DEFAULT_LIMITS
 
 # From the signal: clients go within DRAIN_S, runs within CLOSE_S, and the process ends by LAST_S whatever happens.
@@ -39,6 +42,7 @@ def serve(options: Options) -> int:
     """
     check_address(options)
     factory = find_factory(options.agent)
+    settings, kept_in = store_settings(options, factory)
     with token_file(options.token_file) as (path, token):
 
         def cleanup() -> None:
@@ -48,12 +52,48 @@ def serve(options: Options) -> int:
         async def main() -> int:
             with last_resort(LAST_S, FAILED, cleanup) as resort, plain_errors():
                 with trio.CancelScope() as scope:
-                    async with make_agent(factory, options.agent) as agent:
-                        check_agent(agent, options.agent)
-                        await _serve(agent, options, token, path, scope, resort)
+                    try:
+                        async with make_agent(factory, options.agent, **settings) as agent:
+                            check_agent(agent, options.agent)
+                            await _serve(agent, options, token, path, kept_in, scope, resort)
+                    except StoreError as error:
+                        raise CommandFailed(error.message) from None
             return COMPLETED
 
-        return trio.run(main)
+        code = trio.run(main)
+    _say_what_waits(kept_in)
+    return code
+
+
+def store_settings(options: Options, factory: Factory) -> tuple[dict[str, Any], Path | None]:
+    """Return what the agent is told of its store, and the file of that; None where nothing is kept, or the agent of the
+    user decides.
+
+    Raises:
+        CommandFailed: The store cannot be made, or the user's agent cannot be told.
+    """
+    asked = {"--store": options.store, "--resume": options.resume != "auto", "--idle": options.idle is not None}
+    for option, name in (("--store", "store"), ("--resume", "resume"), ("--idle", "idle_s")):
+        if asked[option] and not takes(factory, name):
+            raise CommandFailed(f"{option}: {options.agent} has no parameter {name!r} to be told by", USAGE)
+    settings: dict[str, Any] = {}
+    if asked["--resume"]:
+        settings["resume"] = options.resume
+    if asked["--idle"]:
+        settings["idle_s"] = options.idle
+    if options.store == MEMORY or not takes(factory, "store"):
+        return settings, None
+    path = made_private(options.store)
+    return {**settings, "store": SqliteStore(path)}, path
+
+
+def _say_what_waits(path: Path | None) -> None:
+    if path is None:
+        return
+    with suppress(CommandFailed), reading(str(path)) as reader:
+        waiting = count_waiting(reader)
+        if waiting:
+            print(f"{waiting} session{'s' if waiting > 1 else ''} will go on from {path}", flush=True)
 
 
 def check_address(options: Options) -> None:
@@ -109,7 +149,13 @@ def token_file(name: str) -> Generator[tuple[Path, str]]:
 
 
 async def _serve(
-    agent: Agent, options: Options, token: str, path: Path, scope: trio.CancelScope, resort: LastResort
+    agent: Agent,
+    options: Options,
+    token: str,
+    path: Path,
+    kept_in: Path | None,
+    scope: trio.CancelScope,
+    resort: LastResort,
 ) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         try:
@@ -118,6 +164,8 @@ async def _serve(
                 hosts=options.allow_host, origins=options.allow_origin,
             ) as gateway:  # fmt: skip
                 print(f"serving {gateway.url}\ntoken file {path}", flush=True)
+                if kept_in is not None:
+                    print(f"store {kept_in}", flush=True)
                 await anext(signals)
                 resort.arm()
                 scope.deadline = trio.current_time() + CLOSE_S

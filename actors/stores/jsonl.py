@@ -1,7 +1,7 @@
 """A session as JSON lines, out of one store and into another. Blocking; needs no event loop.
 
 The first line is `{"export": 1, "session", "log_id", "first", "snapshot"?}`, where `snapshot` is the stored state if
-older records were trimmed. Then come lines `{"blob": name, "data": base64}`, then the records as they are stored.
+older records were trimmed. Then come lines `{"blob": name, "data": base64}`, then the records, with their large texts.
 It decides that only a log that folds is let in. It must not know how a file of a store looks.
 """
 
@@ -11,14 +11,15 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
-from actors.agent.memory import blob_name
 from actors.agent.ports import StoreError
 from actors.stores.reading import Reader
 from actors.stores.records import Append, Blob, Damaged, Loaded, Refused, Snapshot, Write
 from actors.stores.writing import Writer
+from protocol.blobs import Texts, blob_name, take_out
 from protocol.errors import Code, LocalProtocolError
 from protocol.events import Event
 from protocol.history import State, fold
+from protocol.limits import DEFAULT_LIMITS
 from protocol.stored import decode_record, decode_state, encode_record
 
 #: How these lines are written. A file of a later format is refused by its number.
@@ -98,14 +99,22 @@ def import_session(writer: Writer, file: BinaryIO) -> str:
         raise StoreError(f"the export has format {head.export}; this version knows format {FORMAT}")
     blobs, events = _read(head, lines)
     snapshot, state = _start(head)
-    _check(head, state, events)
+    state = _check(head, state, events)
+    texts: Texts = {}
+    bodies = [take_out(encode_record(event), larger_than=DEFAULT_LIMITS.blob_bytes, texts=texts) for event in events]
     writes: list[Write] = [
         Append(
-            head.session, head.first - 1, [encode_record(event) for event in events], events[-1].time,
+            head.session,
+            head.first - 1,
+            bodies,
+            events[-1].time,
+            state.status,
+            len(state.open_asks()),
             log_id=head.log_id,
+            texts=texts,
         ),
         *blobs,
-    ]  # fmt: skip
+    ]
     if snapshot is not None:
         writes.append(snapshot)
     try:
@@ -144,10 +153,14 @@ def _start(head: _Head) -> tuple[Snapshot | None, State]:
     state = decode_state(body)
     if state is None or state.seq < head.first - 1:
         raise StoreError(f"line 1: records before {head.first} are missing, and no snapshot covers them")
-    return Snapshot(head.session, state.seq, body), state
+    texts: Texts = {}
+    return Snapshot(
+        head.session, state.seq, take_out(body, larger_than=DEFAULT_LIMITS.blob_bytes, texts=texts), texts
+    ), state
 
 
-def _check(head: _Head, state: State, events: Sequence[Event]) -> None:
+def _check(head: _Head, state: State, events: Sequence[Event]) -> State:
+    """Return the state that the records lead to."""
     for seq, event in enumerate(events, head.first):
         if event.seq != seq:
             raise StoreError(f"session {head.session!r}: record {seq} is missing, record {event.seq} is in its place")
@@ -159,3 +172,4 @@ def _check(head: _Head, state: State, events: Sequence[Event]) -> None:
         raise StoreError(f"session {head.session!r} does not fold: {error}") from None
     if (folded.session_id, folded.log_id) != (head.session, head.log_id):
         raise StoreError(f"the records are of session {folded.session_id!r}, line 1 says {head.session!r}")
+    return folded

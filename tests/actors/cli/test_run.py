@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from actors.cli import main
+from actors.stores.lock import StoreLock
 
 TASK = "# Release\n\n- Look around\n- Which channel?\n  - stable\n  - beta\n- Tag it\n"
 
@@ -206,3 +209,53 @@ def test_a_second_ctrl_c_ends_what_does_not_end_by_itself(task: str, tmp_path: P
     terminal.wait_shown("cancelling…")
     os.kill(terminal.process.pid, signal.SIGINT)
     assert terminal.close() == 130
+
+
+# ---- a store
+
+
+def test_a_run_in_a_store_can_be_looked_at_and_its_session_goes_on(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(tmp_path / "runs.db")
+    argv = ["run", task, "--answers", answers(tmp_path, {"Which channel?": "beta"}), "--session", "release"]
+    assert main([*argv, "--store", store]) == 0
+    assert main([*argv, "--store", store]) == 0
+    capsys.readouterr()
+    assert main(["sessions", "show", "release", "--store", store]) == 0
+    assert capsys.readouterr().out.count("? Which channel?\n  beta\n") == 2
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "runs.db"
+
+    async def interrupted() -> None:
+        from actors.cli.agents import default_agent
+        from actors.stores import SqliteStore
+
+        async with default_agent(store=SqliteStore(store)) as agent:
+            await agent.session("release").prompt(TASK)
+            await trio.testing.wait_all_tasks_blocked()
+
+    trio.run(interrupted)
+    argv = ["run", task, "--answers", answers(tmp_path, {"Which channel?": "beta"}), "--session", "release"]
+    assert main([*argv, "--store", str(store)]) == 0
+    out = capsys.readouterr().out
+    assert "? Which channel?\n  beta\n" in out
+    assert out.rstrip().splitlines()[-1].startswith("✔ completed · 3 of 3 done")
+    assert main(["sessions", "show", "release", "--store", str(store)]) == 0
+    assert capsys.readouterr().out.count("> ") == 1
+
+
+def test_a_run_in_a_store_that_a_server_has_says_so(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "runs.db"
+    with StoreLock(Path(f"{store}.lock")):
+        assert main(["run", task, "--store", str(store)]) == 1
+    assert capsys.readouterr().err == (
+        f"actors: store {store} is in use by process {os.getpid()}; a store has one owner at a time\n"
+    )
+    assert main(["run", task, "--store", str(store), "--agent", "time:monotonic"]) == 2

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from actors.cli import main
 from actors.cli.arguments import Options
@@ -17,6 +18,7 @@ from actors.cli.codes import CommandFailed
 from actors.cli.files import write_token
 from actors.cli.serve import check_address, is_loopback, token_file
 from actors.client import LinkClosed, connect
+from protocol.events import AskOpened
 
 TOKEN = "a-token-of-more-than-22-characters"
 
@@ -126,7 +128,7 @@ def test_a_port_that_is_taken_is_said_in_one_line(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = server.url.rpartition(":")[2].removesuffix("/ws")
-    assert main(["serve", "--port", port, "--token-file", str(tmp_path / "token")]) == 1
+    assert main(["serve", "--port", port, "--token-file", str(tmp_path / "token"), "--store", "memory"]) == 1
     assert capsys.readouterr().err == f"actors: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
@@ -134,3 +136,96 @@ def test_a_name_that_is_none_is_a_wrong_argument(tmp_path: Path, capsys: pytest.
     write_token(tmp_path / "token", TOKEN)
     assert main(["serve", "--port", "0", "--token-file", str(tmp_path / "token"), "--allow-host", "a b"]) == 2
     assert capsys.readouterr().err.startswith("actors: a host is `name` or `name:port`")
+
+
+# ---- what it keeps
+
+
+async def answer_after_restart(again: Server, ask: str, log_id: str, cursor: int) -> list[str]:
+    """Attach where the view ended, answer the question; return the types of what comes."""
+    async with connect(again.url, TOKEN) as connection:
+        attachment = await connection.attach("s", log_id=log_id, cursor=cursor)
+        assert attachment.mode == "tail"
+        seen: list[str] = []
+        async for event in attachment:
+            seen.append(type(event).__name__)
+            if seen[-1] == "RunResumed":
+                await connection.call("session/answer", session="s", ask=ask, payload={"answer": "beta"}, command="c")
+            if seen[-1] == "RunCompleted":
+                return seen
+    raise AssertionError(seen)
+
+
+async def test_a_question_that_is_open_when_the_server_is_stopped_is_open_when_it_is_back(
+    server: Server, tmp_path: Path
+) -> None:
+    assert server.process.stdout is not None
+    assert server.process.stdout.readline() == f"store {tmp_path / 'data' / 'trio-actors' / 'sessions.db'}\n"
+    async with connect(server.url, TOKEN) as connection:
+        await connection.call("session/open", session="s")
+        attachment = await connection.attach("s")
+        await connection.call("session/prompt", session="s", text="- Which?\n  - stable\n  - beta")
+        async for event in attachment:
+            if isinstance(event, AskOpened):
+                break
+    code, _, err = server.end(signal.SIGTERM)
+    assert (code, err) == (0, "")
+    again = Server(tmp_path / "token")
+    try:
+        seen = await answer_after_restart(again, event.ask.tool_call_id, attachment.log_id, attachment.cursor)
+        assert seen.count("AskOpened") == 0
+        assert seen.count("AskSettled") == 1
+    finally:
+        again.end(signal.SIGTERM)
+
+
+def test_a_server_says_how_many_sessions_will_go_on(server: Server, tmp_path: Path) -> None:
+    async def ask() -> None:
+        async with connect(server.url, TOKEN) as connection:
+            await connection.call("session/open", session="s")
+            attachment = await connection.attach("s")
+            await connection.call("session/prompt", session="s", text="- Which?\n")
+            async for event in attachment:
+                if isinstance(event, AskOpened):
+                    return
+
+    trio.run(ask)
+    server.process.send_signal(signal.SIGTERM)
+    out, err = server.process.communicate(timeout=30)
+    path = tmp_path / "data" / "trio-actors" / "sessions.db"
+    assert (out.splitlines()[-1], err) == (f"1 session will go on from {path}", "")
+
+
+def test_a_second_server_on_a_store_is_refused_by_the_process_that_has_it(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--port", "0"]) == 1
+    path = tmp_path / "data" / "trio-actors" / "sessions.db"
+    assert capsys.readouterr().err == (
+        f"actors: store {path} is in use by process {server.process.pid}; a store has one owner at a time\n"
+    )
+
+
+@pytest.mark.parametrize("argv", [["--store", "x.db"], ["--resume", "never"], ["--idle", "5"]])
+def test_what_an_agent_of_the_user_cannot_be_told_is_refused(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--port", "0", "--agent", "time:monotonic", *argv]) == 2
+    name = {"--store": "store", "--resume": "resume", "--idle": "idle_s"}[argv[0]]
+    assert capsys.readouterr().err == f"actors: {argv[0]}: time:monotonic has no parameter {name!r} to be told by\n"
+
+
+@pytest.mark.parametrize("idle", ["0", "-1", "soon", "nan"])
+def test_seconds_that_are_none_are_a_wrong_argument(idle: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "--idle", idle])
+    assert ended.value.code == 2
+    assert f"a number of seconds above 0 is wanted, not {idle!r}" in capsys.readouterr().err
+
+
+def test_a_store_in_a_folder_that_is_not_there_is_a_wrong_argument(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "none" / "s.db"
+    assert main(["serve", "--port", "0", "--store", str(path)]) == 2
+    assert capsys.readouterr().err == f"actors: store {path}: there is no folder {path.parent}\n"
