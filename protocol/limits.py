@@ -16,6 +16,7 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
     max_log_records: int = 2_000
     snapshot_records: int = 500
     snapshot_bytes: int = 1_048_576
+    blob_bytes: int = 65_536
     # Runs
     max_resumes: int = 3
     cancel_grace_s: float = 5.0
@@ -60,6 +61,28 @@ class Limits(Struct, frozen=True, kw_only=True, gc=False):
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class Retention(Struct, frozen=True, kw_only=True, gc=False):
+    """Which records of a session are kept behind a snapshot. The snapshot has the whole history, whatever goes.
+
+    Attributes:
+        records: The last ones, so many at least.
+        age_s: Also those that are younger than so many seconds; None for none.
+
+    Raises:
+        ValueError: One of them is not above 0.
+    """
+
+    records: int = 10_000
+    age_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.records < 1:
+            raise ValueError(f"at least 1 record is kept, not {self.records!r}")
+        if self.age_s is not None and not self.age_s > 0:
+            raise ValueError(f"age_s is above 0, not {self.age_s!r}")
+
 
 # Part of the fold, so that every replay forgets the same things: not configurable.
 SETTLED_ASKS_KEPT = 256

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from protocol import events as ev
+from protocol.blobs import is_parted
 from protocol.errors import LocalProtocolError
 from protocol.history import State
 
@@ -22,6 +23,10 @@ STATE_FORMAT = 1
 class _StoredState(Struct):
     format: int
     state: Raw
+
+
+class _Time(Struct):
+    time: float = 0.0
 
 
 class _Head(Struct):
@@ -38,6 +43,8 @@ _event_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ev.DurableEvent
 _state_decoder: msgspec.json.Decoder[State] = msgspec.json.Decoder(State)
 _stored_decoder = msgspec.json.Decoder(_StoredState)
 _head_decoder = msgspec.json.Decoder(_Head)
+_time_decoder = msgspec.json.Decoder(_Time)
+_parted_time_decoder = msgspec.json.Decoder(tuple[Raw, _Time])
 #: By type: what makes the fields of an older record, which today's shape does not fit, those of today.
 UPCASTERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
@@ -91,6 +98,14 @@ def _decode_other(body: bytes, error: Exception) -> ev.Event:
     if head.type in ev.KNOWN_TYPES:
         raise LocalProtocolError(f"record {head.seq} is no {head.type}: {error}")
     return ev.Unknown(head.type, text, seq=head.seq, time=head.time, run=head.run, path=head.path, cause=head.cause)
+
+
+def record_time(body: bytes) -> float | None:
+    """Return when a record was made, in Unix seconds, also if large texts were taken out of it; None if it is none."""
+    try:
+        return _parted_time_decoder.decode(body)[1].time if is_parted(body) else _time_decoder.decode(body).time
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def encode_state(state: State) -> bytes:

@@ -1,6 +1,5 @@
 """The store of an agent that need not outlive its process: commits at once and forgets a session when it is closed."""
 
-import hashlib
 from collections.abc import Sequence
 
 import trio
@@ -8,6 +7,7 @@ from msgspec import Struct
 
 from actors.agent.ports import CommitSink, StoredSession, StoreError
 from actors.runtime.system import System
+from protocol.blobs import blob_name
 from protocol.errors import Code, RuleViolation
 from protocol.events import Event
 from protocol.history import State, fold
@@ -96,10 +96,12 @@ class MemoryStore:
         beside = self._have_beside(session_id)
         beside.snapshot, beside.snapshot_seq = encode_state(state), state.seq
 
-    def trim(self, session_id: str, first: int) -> None:
-        """Forget the records before `first`, as far as the snapshot covers them."""
+    def trim(self, session_id: str, first: int, *, before: float | None = None) -> None:
+        """Forget the records before `first`, and before a time if one is given, as far as the snapshot covers them."""
         beside, log = self._have_beside(session_id), self._logs[session_id]
         count = min(first, beside.snapshot_seq + 1, log[-1].seq if log else 0) - beside.first  # the last one stays
+        if before is not None:
+            count = next((at for at, event in enumerate(log[: max(count, 0)]) if event.time >= before), count)
         if count > 0:
             beside.created = log[0].time if beside.created is None else beside.created
             # A new list: somebody may hold the old one, as `load` returned it.
@@ -158,11 +160,6 @@ class MemoryStore:
         if session_id not in self._beside:
             self._beside[session_id] = _Beside()
         return self._beside[session_id]
-
-
-def blob_name(data: bytes) -> str:
-    """Return the name of a blob: SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def misplaced(session_id: str, after: int) -> str:

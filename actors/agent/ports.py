@@ -146,8 +146,14 @@ class SessionStore(Protocol):
         """Keep the state after the last record that was appended, in place of the snapshot before. Never blocks."""
         ...
 
-    def trim(self, session_id: str, first: int) -> None:
-        """Forget the records before `first`, as far as a snapshot covers them. Never blocks."""
+    def trim(self, session_id: str, first: int, *, before: float | None = None) -> None:
+        """Forget the records before `first`, as far as a snapshot covers them. The last record stays. Never blocks.
+
+        Args:
+            session_id: Whose.
+            first: Seq of the first one that is kept at any rate.
+            before: Only those that were recorded before this time, in Unix seconds.
+        """
         ...
 
     def put_blob(self, session_id: str, data: bytes) -> str:

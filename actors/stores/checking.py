@@ -1,5 +1,6 @@
 """Whether everything in a store can be read. Blocking; changes nothing, and may run while somebody writes."""
 
+import sqlite3
 from dataclasses import dataclass, field
 
 from actors.stores.reading import Reader
@@ -38,7 +39,7 @@ def check_store(reader: Reader) -> Report:
     Raises:
         sqlite3.Error: The file cannot be read at all.
     """
-    report = Report(file=reader.integrity())
+    report = Report(file=_integrity(reader))
     after = ""
     while page := reader.sessions(after=after, limit=_PAGE):
         for session in page:
@@ -52,7 +53,20 @@ def check_store(reader: Reader) -> Report:
                 report.damaged[session.id] = str(damaged)
             except (LocalProtocolError, KeyError, IndexError) as error:
                 report.damaged[session.id] = f"it does not fold: {error}"
+            except sqlite3.OperationalError:
+                raise  # of the disk, or of a lock: nothing is known of this session
+            except sqlite3.DatabaseError as error:
+                report.damaged[session.id] = f"pages of the file that it is in cannot be read: {error}"
     return report
+
+
+def _integrity(reader: Reader) -> list[str]:
+    try:
+        return reader.integrity()
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:  # it gives up where it cannot read on; sessions may be elsewhere
+        return [str(error)]
 
 
 def _check_session(reader: Reader, session: str, report: Report) -> None:

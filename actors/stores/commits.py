@@ -113,6 +113,8 @@ class Commits:
 
     async def _flush(self) -> None:
         while self._waiting:
+            # What follows at once from what was put, or from what was just told, belongs to the same commit.
+            await trio.lowlevel.checkpoint()
             await self._write_batch()
         self._awake = False
 

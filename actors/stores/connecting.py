@@ -8,9 +8,11 @@ BUSY_S = 5.0
 
 _WORDS: tuple[tuple[str, str], ...] = (
     ("full", "the disk is full; make room, then start again"),
+    ("No space left", "the disk is full; make room, then start again"),  # of the archive, which is not SQLite's
     ("readonly", "it may only be read; give this user the right to write the file and its folder, then start again"),
     ("locked", "another program keeps it locked; close that program, then start again"),
     ("disk I/O error", "the disk reported an error; check the disk, then start again"),
+    ("Input/output error", "the disk reported an error; check the disk, then start again"),
     ("malformed", "the file is damaged; put a backup in its place, then start again"),
     ("unable to open", "it cannot be opened; check that its folder exists and may be written"),
 )
@@ -22,7 +24,7 @@ def connect(path: str) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: It cannot be opened.
     """
-    return sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    return open_file(path)
 
 
 def connect_readonly(path: str) -> sqlite3.Connection:
@@ -32,7 +34,20 @@ def connect_readonly(path: str) -> sqlite3.Connection:
         sqlite3.Error: It cannot be opened.
     """
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    return open_file(uri, uri=True)
+
+
+def open_file(target: str, *, uri: bool = False) -> sqlite3.Connection:
+    """Open a file in the one way in which a store opens any.
+
+    Args:
+        target: Its path, or with `uri` an URI with options.
+        uri: Whether it is one.
+
+    Raises:
+        sqlite3.Error: It cannot be opened.
+    """
+    return sqlite3.connect(target, uri=uri, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
 
 def in_words(path: str, error: Exception) -> str:

@@ -18,6 +18,10 @@ from actors.stores.writing import Writer
 logger = logging.getLogger("actors.store")
 
 
+class StoreInUse(StoreError):
+    """Another process has the store; the text says which."""
+
+
 class Files:
     """Held from when it is made until `close`."""
 
@@ -35,7 +39,7 @@ class Files:
                 stack.callback(self.writer.close)
                 self.reader = Reader(path)
             except InUse as error:
-                raise StoreError(f"store {path} is in use by {error}; a store has one owner at a time") from None
+                raise StoreInUse(f"store {path} is in use by {error}; a store has one owner at a time") from None
             except NotAStore as error:
                 raise StoreError(str(error)) from None
             except (sqlite3.Error, OSError) as error:

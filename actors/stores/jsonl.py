@@ -90,16 +90,35 @@ def import_session(writer: Writer, file: BinaryIO) -> str:
             session of this name. The text names the line. Nothing was written.
         OSError, sqlite3.Error: The one file cannot be read, or the other not be written.
     """
+    name, writes = read_session(file)
+    try:
+        writer.write(writes)
+    except Refused as refused:
+        raise StoreError(f"nothing was imported: {refused}") from None
+    return name
+
+
+def read_session(file: BinaryIO, *, first_line: int = 1) -> tuple[str, list[Write]]:
+    """Read what `export_session` wrote; return the session's name, and what brings it into a store.
+
+    Args:
+        file: Open to read bytes.
+        first_line: Number of the first of these lines in the whole that they are of, for the errors.
+
+    Raises:
+        StoreError: The lines are no session, there is a gap between them, or they do not fold.
+        OSError: The file cannot be read.
+    """
     lines = (line.strip() for line in file)
     try:
         head = msgspec.json.decode(next(lines, b""), type=_Head)
     except msgspec.MsgspecError as error:
-        raise StoreError(f"line 1 does not begin an exported session: {error}") from None
+        raise StoreError(f"line {first_line} does not begin an exported session: {error}") from None
     if head.export != FORMAT:
         raise StoreError(f"the export has format {head.export}; this version knows format {FORMAT}")
-    blobs, events = _read(head, lines)
-    snapshot, state = _start(head)
-    state = _check(head, state, events)
+    blobs, events = _read(head, lines, first_line + 1)
+    snapshot, state = _start(head, first_line)
+    state = _check(head, state, events, first_line)
     texts: Texts = {}
     bodies = [take_out(encode_record(event), larger_than=DEFAULT_LIMITS.blob_bytes, texts=texts) for event in events]
     writes: list[Write] = [
@@ -117,17 +136,13 @@ def import_session(writer: Writer, file: BinaryIO) -> str:
     ]
     if snapshot is not None:
         writes.append(snapshot)
-    try:
-        writer.write(writes)
-    except Refused as refused:
-        raise StoreError(f"nothing was imported: {refused}") from None
-    return head.session
+    return head.session, writes
 
 
-def _read(head: _Head, lines: Iterator[bytes]) -> tuple[list[Blob], Sequence[Event]]:
+def _read(head: _Head, lines: Iterator[bytes], first_line: int) -> tuple[list[Blob], Sequence[Event]]:
     blobs: list[Blob] = []
     events: list[Event] = []
-    for number, line in enumerate(lines, 2):
+    for number, line in enumerate(lines, first_line):
         if not line:
             continue
         try:
@@ -145,21 +160,21 @@ def _read(head: _Head, lines: Iterator[bytes]) -> tuple[list[Blob], Sequence[Eve
     return blobs, events
 
 
-def _start(head: _Head) -> tuple[Snapshot | None, State]:
+def _start(head: _Head, first_line: int) -> tuple[Snapshot | None, State]:
     """Return the snapshot that the log goes on from, to be stored, and the state that the first record follows."""
     if head.first == 1:
         return None, State()
     body = bytes(head.snapshot)
     state = decode_state(body)
     if state is None or state.seq < head.first - 1:
-        raise StoreError(f"line 1: records before {head.first} are missing, and no snapshot covers them")
+        raise StoreError(f"line {first_line}: records before {head.first} are missing, and no snapshot covers them")
     texts: Texts = {}
     return Snapshot(
         head.session, state.seq, take_out(body, larger_than=DEFAULT_LIMITS.blob_bytes, texts=texts), texts
     ), state
 
 
-def _check(head: _Head, state: State, events: Sequence[Event]) -> State:
+def _check(head: _Head, state: State, events: Sequence[Event], first_line: int) -> State:
     """Return the state that the records lead to."""
     for seq, event in enumerate(events, head.first):
         if event.seq != seq:
@@ -171,5 +186,5 @@ def _check(head: _Head, state: State, events: Sequence[Event]) -> State:
     except (LocalProtocolError, IndexError, KeyError) as error:
         raise StoreError(f"session {head.session!r} does not fold: {error}") from None
     if (folded.session_id, folded.log_id) != (head.session, head.log_id):
-        raise StoreError(f"the records are of session {folded.session_id!r}, line 1 says {head.session!r}")
+        raise StoreError(f"the records are of session {folded.session_id!r}, line {first_line} says {head.session!r}")
     return folded

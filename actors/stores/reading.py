@@ -4,17 +4,20 @@ It decides that nothing damaged is ever handed out: each record has a checksum o
 It must not know trio, or what records mean. It may be used while somebody else writes.
 """
 
-import sqlite3
+import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from actors.agent.memory import blob_name, trimmed
+from actors.agent.memory import trimmed
 from actors.agent.ports import StoredSession
 from actors.stores import schema
-from actors.stores.connecting import connect_readonly
+from actors.stores.connecting import connect, connect_readonly
 from actors.stores.records import Damaged, Loaded, checksum
+from protocol.blobs import blob_name, is_parted, put_back
+from protocol.errors import LocalProtocolError
 
 
 class Reader:
@@ -101,13 +104,13 @@ class Reader:
         return data
 
     def blob_names(self, session: str) -> list[str]:
-        """Return the names of a session's blobs.
+        """Return the names of a session's blobs, but for large texts of its records.
 
         Raises:
             sqlite3.Error: The file cannot be read.
         """
         rows = self._connection.execute(
-            "SELECT hash FROM blobs JOIN sessions ON id = session WHERE name = ? ORDER BY hash", (session,)
+            "SELECT hash FROM blobs JOIN sessions ON id = session WHERE name = ? AND part = 0 ORDER BY hash", (session,)
         )
         return [str(name) for (name,) in rows]
 
@@ -130,17 +133,20 @@ class Reader:
         return [] if found == ["ok"] else found
 
     def backup(self, path: str | Path) -> None:
-        """Copy the whole store as it is at one moment, also while it is written.
+        """Copy the whole store as it is at one moment, also while it is written. When this returns, it is on the disk.
 
         Raises:
             FileExistsError: There is a file already.
+            OSError: The file cannot be made.
             sqlite3.Error: It cannot be written.
         """
-        with Path(path).open("xb"):
-            pass  # made here, so that nothing is overwritten
+        # Made here, so that nothing is overwritten, and nobody else can read what its owner alone could.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         try:
-            target = sqlite3.connect(str(path))
+            target = connect(str(path))
             try:
+                # With less, a power cut can bring back the journal that undoes all of it.
+                target.execute("PRAGMA synchronous = EXTRA")
                 self._connection.backup(target)
             finally:
                 target.close()
@@ -165,25 +171,34 @@ class Reader:
         seq, crc, body = row
         if checksum(key, seq, body) != crc:
             raise Damaged(session, f"the snapshot of session {session!r} at record {seq} is not what was written")
-        return seq, body
+        return seq, self._whole(session, f"the snapshot at record {seq}", body)
 
     def _records(self, session: str, key: int, *, after: int, head: int, until: int | None = None) -> list[bytes]:
         bodies: list[bytes] = []
         query = "SELECT seq, crc, body FROM events WHERE session = ? AND seq > ? "
         # To the end of what is there, where all are wanted: a record behind the head is not to be overlooked.
         bound: tuple[Any, ...] = (key, after) if until is None else (key, after, until)
-        rows = self._connection.execute(query + ("" if until is None else "AND seq <= ? ") + "ORDER BY seq", bound)
+        query += "ORDER BY seq" if until is None else "AND seq <= ? ORDER BY seq"
         expected = after
-        for seq, crc, body in rows:
+        # All at once: a statement that is left half-way would see, and keep, the write-ahead log as it is now, for as
+        # long as somebody holds the error that has ended it.
+        for seq, crc, body in self._connection.execute(query, bound).fetchall():
             expected += 1
             if seq != expected:
                 raise Damaged(session, f"record {expected} of session {session!r} is missing")
             if checksum(key, seq, body) != crc:
                 raise Damaged(session, f"record {seq} of session {session!r} is not what was written")
-            bodies.append(body)
+            bodies.append(self._whole(session, f"record {seq}", body) if is_parted(body) else body)
         last = head if until is None else until
         if expected < last:
             raise Damaged(session, f"record {expected + 1} of session {session!r} is missing")
         if expected > last:
             raise Damaged(session, f"session {session!r} has a record {last + 1} behind its end")
         return bodies
+
+    def _whole(self, session: str, what: str, body: bytes) -> bytes:
+        """Return a record or a snapshot with its large texts."""
+        try:
+            return put_back(body, partial(self.blob, session))
+        except LocalProtocolError as error:
+            raise Damaged(session, f"{what} of session {session!r}: {error}") from None

@@ -5,7 +5,9 @@ It must not know SQLite, or what the bytes of a record mean.
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from protocol.blobs import Texts
 
 
 class Refused(Exception):
@@ -41,6 +43,7 @@ class Append:
     Attributes:
         now: Time of the last of them, in Unix seconds.
         status: What the session does then, and `asks` how many questions are open: for lists.
+        texts: What was taken out of them, see `protocol.blobs`.
     """
 
     session: str
@@ -50,15 +53,17 @@ class Append:
     status: str = "idle"
     asks: int = 0
     log_id: str = ""
+    texts: Texts = field(default_factory=Texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A session's state after the record `seq`. It takes the place of the one before."""
+    """A session's state after the record `seq`, without `texts`. It takes the place of the one before."""
 
     session: str
     seq: int
     body: bytes
+    texts: Texts = field(default_factory=Texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,15 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Forget the records before `first`, as far as a snapshot covers them. The last record stays."""
+    """Forget the records before `first`, as far as a snapshot covers them. The last record stays.
+
+    Attributes:
+        before: Only those that were recorded before this time, in Unix seconds.
+    """
 
     session: str
     first: int
+    before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +127,9 @@ def size_of(write: Write) -> int:
     """Return about how many bytes a write adds to the file."""
     match write:
         case Append():
-            return sum(map(len, write.bodies))
+            return sum(map(len, write.bodies)) + sum(map(len, write.texts.values()))
         case Snapshot():
-            return len(write.body)
+            return len(write.body) + sum(map(len, write.texts.values()))
         case Blob():
             return len(write.data)
         case _:

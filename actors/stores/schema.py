@@ -40,6 +40,7 @@ STEPS: tuple[str, ...] = (
         session INTEGER NOT NULL,
         hash TEXT NOT NULL,
         data BLOB NOT NULL,
+        part INTEGER NOT NULL DEFAULT 0, -- nothing but a text of records and snapshots: it goes with the last of them
         PRIMARY KEY (session, hash)
     );
     """,

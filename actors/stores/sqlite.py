@@ -12,7 +12,6 @@ from pathlib import Path
 import trio
 from msgspec import Struct
 
-from actors.agent.memory import blob_name
 from actors.agent.ports import CommitSink, StoredSession, StoreError
 from actors.runtime import System
 from actors.stores.commits import Item
@@ -21,9 +20,11 @@ from actors.stores.files import Files
 from actors.stores.opened import OpenedStore, nothing
 from actors.stores.reading import Reader
 from actors.stores.records import Append, Blob, Damaged, Delete, Refused, Snapshot, Trim
+from protocol.blobs import Texts, blob_name, take_out
 from protocol.errors import Code, LocalProtocolError, RuleViolation
 from protocol.events import Event
 from protocol.history import State
+from protocol.limits import DEFAULT_LIMITS, Limits
 from protocol.stored import decode_record, decode_state, encode_record, encode_state
 
 
@@ -43,13 +44,16 @@ class SqliteStore:
     more, and every session is told why; what was committed is there when it is opened again.
     """
 
-    def __init__(self, path: str | Path, *, archive: str | Path | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, archive: str | Path | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         """Name the files; nothing is opened yet.
 
         Args:
             path: The store, in a folder that exists; made where it does not exist. Beside it are `-wal` and `-shm`,
                 which belong to it, and `.lock`.
             archive: A file of JSON lines that gets the records that are trimmed; without one they are gone.
+            limits: A text of more than `blob_bytes` is kept beside the records and snapshots that have it, once.
 
         Raises:
             ValueError: `:memory:` or "" is no file.
@@ -58,6 +62,7 @@ class SqliteStore:
             raise ValueError(f"a store is a file, not {str(path)!r}; MemoryStore keeps logs in memory")
         self._path = Path(path)
         self._archive = None if archive is None else Path(archive)
+        self._most = limits.blob_bytes
         self._opened: OpenedStore | None = None
         self._new: dict[str, str] = {}
 
@@ -113,17 +118,18 @@ class SqliteStore:
     def append(self, session_id: str, events: Sequence[Event], sink: CommitSink) -> None:
         summary: Callable[[], tuple[str, int]] | None = getattr(sink, "summary", None)
         status, asks = ("idle", 0) if summary is None else summary()
-        make = partial(_make_append, session_id, tuple(events), status, asks, self._new.pop(session_id, ""))
+        new = self._new.pop(session_id, "")
+        make = partial(_make_append, session_id, tuple(events), status, asks, new, self._most)
         done = partial(sink.commit, events[-1].seq)
         self._now_open().commits.put(Item(session_id, make, done, sink.store_failed, len(events)))
 
     def save_snapshot(self, session_id: str, state: State) -> None:
         """Keep a copy of the state, behind what was appended. If that fails, the log is all there is to load."""
-        self._put(session_id, partial(Snapshot, session_id, state.seq, encode_state(state)))
+        self._put(session_id, partial(_make_snapshot, session_id, state.seq, encode_state(state), self._most))
 
-    def trim(self, session_id: str, first: int) -> None:
+    def trim(self, session_id: str, first: int, *, before: float | None = None) -> None:
         """Move the records before `first` to the archive, as far as a snapshot covers them. The last record stays."""
-        self._put(session_id, partial(Trim, session_id, first))
+        self._put(session_id, partial(Trim, session_id, first, before))
 
     def put_blob(self, session_id: str, data: bytes) -> str:
         """Keep bytes, before what is appended later."""
@@ -209,12 +215,20 @@ class SqliteStore:
         return self._opened
 
 
-def _make_append(session_id: str, events: Sequence[Event], status: str, asks: int, log_id: str) -> Append:
+def _make_append(
+    session_id: str, events: Sequence[Event], status: str, asks: int, log_id: str, most: int
+) -> Append:
+    texts: Texts = {}
     try:
-        bodies = [encode_record(event) for event in events]
+        bodies = [take_out(encode_record(event), larger_than=most, texts=texts) for event in events]
     except LocalProtocolError as error:
         raise Refused(session_id, f"session {session_id!r}: {error}") from None
-    return Append(session_id, events[0].seq - 1, bodies, events[-1].time, status, asks, log_id)
+    return Append(session_id, events[0].seq - 1, bodies, events[-1].time, status, asks, log_id, texts)
+
+
+def _make_snapshot(session_id: str, seq: int, body: bytes, most: int) -> Snapshot:
+    texts: Texts = {}
+    return Snapshot(session_id, seq, take_out(body, larger_than=most, texts=texts), texts)
 
 
 def _load(reader: Reader, session_id: str) -> SqliteLog | None:

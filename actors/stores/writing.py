@@ -6,7 +6,8 @@ trio, or what records mean. Whoever writes holds the store's lock.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from actors.stores import schema
 from actors.stores.archive import archive
 from actors.stores.connecting import connect
 from actors.stores.records import Append, Blob, Delete, Quarantine, Refused, Snapshot, Trim, Write, checksum
+from protocol.blobs import Texts, names_in, put_back
+from protocol.errors import LocalProtocolError
+from protocol.stored import record_time
 
 #: Pages of the write-ahead log, of 4 kB, after which a commit moves it into the file: 16 MB, 50 ms of recovery.
 _CHECKPOINT_PAGES = 4_000
@@ -78,12 +82,26 @@ class Writer:
             execute("PRAGMA journal_mode = WAL")
             # A commit returns when it is on the disk. With NORMAL a power cut takes acknowledged records with it.
             execute("PRAGMA synchronous = FULL")
+            # On macOS a sync alone leaves it in the memory of the drive; elsewhere this changes nothing.
+            execute("PRAGMA fullfsync = ON")
             execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
             schema.prepare(self._connection, str(path))
+            self._settle()
         except BaseException:
             self._connection.close()
             raise
+
+    def _settle(self) -> None:
+        """Have on the disk whatever can be read, before anybody reads it or writes behind it.
+
+        A process that was killed, or a sync that failed, leaves a commit in the log that is in the system's memory
+        only. A power cut would take it from those who were shown it, and with it all that is committed behind it: a
+        log is good up to its first gap. So the log is moved into the file, and begins anew.
+        """
+        busy, _, _ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("database is locked")
 
     def close(self) -> None:
         """Move the write-ahead log into the file and let go of it. Idempotent."""
@@ -148,8 +166,16 @@ class Writer:
             heads[write.session] = _Head(head, write.now, write.status, write.asks, key, after)
             for seq, body in enumerate(write.bodies, write.after + 1):
                 rows.append((key, seq, checksum(key, seq, body), body))
+            if write.texts:
+                self._keep(key, write.texts)
         update(self._connection, heads)
         self._connection.executemany("INSERT INTO events (session, seq, crc, body) VALUES (?, ?, ?, ?)", rows)
+
+    def _keep(self, key: int, texts: Texts) -> None:
+        rows = [(key, name, data) for name, data in texts.items()]
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO blobs (session, hash, data, part) VALUES (?, ?, ?, 1)", rows
+        )
 
     def _create(self, write: Append) -> None:
         try:
@@ -165,15 +191,19 @@ class Writer:
     def _write_other(self, write: Snapshot | Blob | Trim | Delete | Quarantine, deleted: set[str]) -> None:
         execute = self._connection.execute
         match write:
-            case Snapshot(session=session, seq=seq, body=body):
+            case Snapshot(session=session, seq=seq, body=body, texts=texts):
                 key = self._id(session)
                 if execute("SELECT 1 FROM sessions WHERE id = ? AND head >= ?", (key, seq)).fetchone() is None:
                     raise Refused(session, f"session {session!r} has no record {seq} for its snapshot")
                 row = (key, seq, checksum(key, seq, body), body)
                 execute("INSERT OR REPLACE INTO snapshots (session, seq, crc, body) VALUES (?, ?, ?, ?)", row)
+                self._keep(key, texts)
             case Blob(session=session, name=name, data=data):
                 row_ = (self._id(session), name, data)
-                execute("INSERT OR IGNORE INTO blobs (session, hash, data) VALUES (?, ?, ?)", row_)
+                # Asked for by name: from here on it does not go with the records that have it.
+                execute(
+                    "INSERT INTO blobs (session, hash, data) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET part = 0", row_
+                )
             case Trim():
                 self._trim(write)
             case Delete(session=session):
@@ -191,14 +221,61 @@ class Writer:
         ).fetchone()
         if row is None or row[0] <= row[1]:
             return
-        first, _, log_id = row
+        first, oldest, log_id = row
+        if write.before is not None:
+            first = self._first_since(key, first, write.before)
+            if first <= oldest:
+                return
         if self._archive is not None:
-            bodies = self._connection.execute(
-                "SELECT body FROM events WHERE session = ? AND seq < ? ORDER BY seq", (key, first)
-            )
-            archive(self._archive, write.session, log_id, (body for (body,) in bodies))
+            query = "SELECT body FROM events WHERE session = ? AND seq < ? ORDER BY seq"
+            # Closed, also by an error, which would otherwise keep it, and with it this connection, for as long as it
+            # is held by somebody itself.
+            with closing(self._connection.execute(query, (key, first))) as bodies:
+                archive(self._archive, write.session, log_id, (self._whole(key, body) for (body,) in bodies))
         self._connection.execute("DELETE FROM events WHERE session = ? AND seq < ?", (key, first))
         self._connection.execute("UPDATE sessions SET first = ? WHERE id = ?", (first, key))
+        self._forget_texts(key)
+
+    def _first_since(self, key: int, end: int, before: float) -> int:
+        """Return the first record before `end` that is not older than `before`, else `end`."""
+        rows = self._connection.execute(
+            "SELECT seq, body FROM events WHERE session = ? AND seq < ? ORDER BY seq", (key, end)
+        )
+        for seq, body in rows:
+            time = record_time(body)
+            if time is None or time >= before:
+                return int(seq)
+        return end
+
+    def _whole(self, key: int, body: bytes) -> bytes:
+        """Return a record with its large texts; one that is damaged as it is."""
+        try:
+            return put_back(body, partial(self._text, key))
+        except LocalProtocolError:
+            return body
+
+    def _text(self, key: int, name: str) -> bytes | None:
+        row = self._connection.execute("SELECT data FROM blobs WHERE session = ? AND hash = ?", (key, name)).fetchone()
+        return None if row is None else row[0]
+
+    def _forget_texts(self, key: int) -> None:
+        """Delete the texts that no record and no snapshot has any more."""
+        execute = self._connection.execute
+        texts = {name for (name,) in execute("SELECT hash FROM blobs WHERE session = ? AND part = 1", (key,))}
+        if not texts:
+            return
+        kept = execute(
+            "SELECT body FROM events WHERE session = ? UNION ALL SELECT body FROM snapshots WHERE session = ?",
+            (key, key),
+        )
+        for (body,) in kept:
+            try:
+                texts -= names_in(body)
+            except LocalProtocolError:
+                return  # who knows what it needs
+        self._connection.executemany(
+            "DELETE FROM blobs WHERE session = ? AND hash = ?", [(key, name) for name in texts]
+        )
 
     def _delete(self, session: str) -> bool:
         self._ids.pop(session, None)

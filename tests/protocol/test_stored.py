@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from protocol import decisions, stored
 from protocol import events as ev
 from protocol.asks import Ask, AskOutcome, AskRecord, Question, SettledAsk
+from protocol.blobs import Texts, take_out
 from protocol.chat import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from protocol.errors import LocalProtocolError, RuleViolation
 from protocol.history import Ack, CallRecord, QueuedRun, Run, State, apply, fold
 from protocol.ids import call_id, message_id
-from protocol.stored import STATE_FORMAT, decode_record, decode_state, encode_record, encode_state
+from protocol.stored import STATE_FORMAT, decode_record, decode_state, encode_record, encode_state, record_time
 from protocol.todos import TodoItem, TodoList, TodoStatus
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -228,3 +229,12 @@ def test_a_stored_state_shares_nothing_with_the_live_one() -> None:
     restored = decode_state(body)
     assert restored is not None
     assert restored.state == {"k": [1]}
+
+
+def test_the_time_of_a_record_is_read_without_the_rest() -> None:
+    body = encode_record(ev.Custom("x", {"text": "y" * 200}, seq=3, time=12.5))
+    assert record_time(body) == 12.5
+    texts: Texts = {}
+    assert record_time(take_out(body, larger_than=100, texts=texts)) == 12.5 and texts
+    assert record_time(b'{"type":"custom"}') == 0.0
+    assert record_time(b"[1]") is None and record_time(b"no") is None

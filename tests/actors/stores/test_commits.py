@@ -3,8 +3,11 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from actors.agent.ports import StoreError
 from actors.runtime import InlineThreads
@@ -244,3 +247,34 @@ async def test_an_archive_that_cannot_be_written_keeps_the_records(tmp_path: Pat
         loaded = await store.load("s")
         assert loaded is not None
         assert (loaded.first, len(loaded.events)) == (1, 2)
+
+
+async def test_what_follows_at_once_is_in_the_same_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer, and what its run records when it has it: one wait for the disk and not two."""
+    commits: list[int] = []
+    write = writing.Writer.write
+
+    def counted(writer: writing.Writer, batch: Any) -> Any:
+        commits.append(len(batch))
+        return write(writer, batch)
+
+    monkeypatch.setattr(writing.Writer, "write", counted)
+    async with sqlite_store(tmp_path / "s.db", threads=InlineThreads()) as store, trio.open_nursery() as nursery:
+        session, answered = Writing(store).begin(), trio.Event()
+        await session.wait_kept()
+
+        async def run() -> None:
+            await answered.wait()
+            session.append(*custom(0))
+            session.append(*custom(0))
+
+        for _ in range(20):
+            answered = trio.Event()
+            nursery.start_soon(run)
+            await trio.testing.wait_all_tasks_blocked()
+            commits.clear()
+            session.append(*custom(0))
+            answered.set()
+            await trio.testing.wait_all_tasks_blocked()
+            await session.wait_kept()
+            assert commits == [3]

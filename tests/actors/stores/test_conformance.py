@@ -146,6 +146,17 @@ async def test_records_are_trimmed_as_far_as_a_snapshot_covers_them(store: Sessi
     await session.wait_kept()
 
 
+async def test_only_records_from_before_a_time_are_trimmed_where_one_is_given(store: SessionStore) -> None:
+    session = Writing(store).begin()
+    session.append(*custom(*range(5)))  # record n is made at second n
+    store.save_snapshot("s", session.state)
+    for first, before, oldest in ((5, 0.5, 1), (5, 3.0, 3), (3, 100.0, 3), (5, 100.0, 5), (100, 5.0, 5)):
+        store.trim("s", first, before=before)
+        loaded = await store.load("s")
+        assert loaded is not None and loaded.first == oldest, (first, before)
+    assert [event.seq for event in await store.read("s", after=4, limit=100)] == [5, 6]
+
+
 async def test_the_last_record_stays_whatever_is_trimmed(store: SessionStore) -> None:
     session = Writing(store).begin()
     session.append(*custom(0, 0))

@@ -33,12 +33,12 @@ def test_an_older_layout_gets_the_steps_that_it_lacks_and_keeps_its_rows(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(connection, "s.db")
-    connection.execute("INSERT INTO blobs VALUES (1, 'a', 'b')")
+    connection.execute("INSERT INTO blobs VALUES (1, 'a', 'b', 0)")
     later = (*schema.STEPS, "ALTER TABLE blobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'x';")
     monkeypatch.setattr(schema, "STEPS", later)
     monkeypatch.setattr(schema, "VERSION", len(later))
     prepare(connection, "s.db")
-    assert connection.execute("SELECT * FROM blobs").fetchall() == [(1, "a", "b", "x")]
+    assert connection.execute("SELECT * FROM blobs").fetchall() == [(1, "a", "b", 0, "x")]
     assert check(connection, "s.db") == len(later)
 
 
