@@ -70,7 +70,8 @@ def find_factory(spec: str, max_turns: int | None = None) -> Factory:
         found = getattr(found, name)
     if not callable(found):
         raise CommandFailed(f"--agent: {spec} is not callable, but of type {type(found).__name__}", USAGE)
-    return cast("Factory", found)
+    factory: Factory = found
+    return factory
 
 
 def _import(name: str) -> object:

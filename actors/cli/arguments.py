@@ -29,8 +29,9 @@ exit codes:
 _SERVE = """\
 Serve sessions over a websocket until SIGTERM or Ctrl-C; clients are then told to come back (close code 1012).
 
-Sessions are kept in a file, and so are runs that are not through and questions that are open: they are there again when
-the server is. One server has a store at a time; `actors sessions` looks into it meanwhile.
+Sessions are kept in a file, with runs that are not through and questions that
+are open: they are there again when the server is. One server has a store at a
+time; `actors sessions` looks into it meanwhile.
 
 It listens on this machine only, unless --host says otherwise, which needs --token-file. Whoever has the token can do
 everything. Beyond this machine put TLS in front: the token and all else travel in the clear.
@@ -47,13 +48,14 @@ answered from --answers or by others.
 _SESSIONS = """\
 Look into a store of sessions, and look after it.
 
-list, show, export, doctor and backup only read, also while a server has the store. delete, import and doctor --repair
-need it for themselves: stop the server first.
+list, show, export, doctor and backup only read, also while a server has the
+store. delete, import and doctor --repair need it for themselves: stop the
+server first.
 """
 _SESSIONS_CODES = """\
 exit codes:
   0    done
-  1    something of the store is damaged, or it cannot be read or written; the reason is on stderr
+  1    something of the store is damaged, or it cannot be read or written
   2    wrong arguments, no such store, session or file, or a server has the store
 """
 _STORE = "where sessions are kept"
@@ -135,8 +137,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("file", metavar="FILE", help="the Markdown file; - reads standard input")
     run.add_argument("--answers", metavar="FILE", help=_ANSWERS)
     run.add_argument("--max-turns", type=_positive, metavar="N", help="model calls before the run fails")
-    run.add_argument("--store", metavar="FILE", help=f"{_STORE} (in memory, and gone afterwards)")
-    run.add_argument("--session", metavar="ID", help="the session; one of the store goes on (a new one)")
+    run.add_argument("--store", metavar="FILE", help=f"{_STORE} (in memory, gone at the end)")
+    run.add_argument(
+        "--session", metavar="ID", help="the session's id; one of the store goes on where it was (a new one)"
+    )
 
     serve = add("serve", "serve sessions over a websocket", _SERVE, agent)
     serve.add_argument("--host", help="the address to listen on (127.0.0.1)")
@@ -166,13 +170,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_sessions(sessions: _Parser, common: _Parser) -> None:
+    where = f"{_STORE} (the one of `actors serve`)"
+    sessions.add_argument("--store", metavar="FILE", help=where)
     actions = sessions.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=_Parser)
 
     def add(name: str, summary: str) -> _Parser:
         action = actions.add_parser(
             name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", parents=[common], allow_abbrev=False
         )
-        action.add_argument("--store", metavar="FILE", help=f"{_STORE} (the one of `actors serve`)")
+        # Without a default of its own: it would take the place of one that was given before the action.
+        action.add_argument("--store", metavar="FILE", default=argparse.SUPPRESS, help=where)
         return action
 
     which = add("list", "list the sessions, by their ids")

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def last_resort(
-    seconds: float, exit_code: int, cleanup: Callable[[], None] = lambda: None
-) -> Generator["LastResort"]:
+def last_resort(seconds: float, exit_code: int, cleanup: Callable[[], None] = lambda: None) -> Generator["LastResort"]:
     """Yield something to be armed. Armed, it ends the process if the block has not ended within `seconds`.
 
     Args:

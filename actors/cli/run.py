@@ -1,6 +1,7 @@
 """`actors run`: a gateway on a free loopback port and a client of it, in one process, for the length of one run."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -12,7 +13,7 @@ from actors.cli.codes import CANCELLED, COMPLETED, FAILED, NO_RESPONDER, USAGE, 
 from actors.cli.files import read_answers, read_task
 from actors.cli.leaving import LastResort, last_resort
 from actors.cli.show import show
-from actors.cli.stores import MEMORY, made_private
+from actors.cli.stores import MEMORY, made_private, not_opened
 from actors.client import Connection, Detached, LinkClosed, Refused, connect
 from actors.client.answers import AnswerFile
 from actors.client.blocks import Ended
@@ -37,33 +38,44 @@ def run(options: Options) -> int:
     answers = read_answers(options.answers)
     factory = find_factory(options.agent, options.max_turns)
     settings: dict[str, Any] = {}
+    kept_in: Path | None = None
     if options.store and options.store != MEMORY:
         if not takes(factory, "store"):
             raise CommandFailed(f"--store: {options.agent} has no parameter 'store' to be told by", USAGE)
-        settings["store"] = SqliteStore(made_private(options.store))
+        kept_in = made_private(options.store)
+        settings["store"] = SqliteStore(kept_in)
 
     async def main() -> int:
         with last_resort(ABORT_S, CANCELLED) as resort, plain_errors():
             try:
                 async with make_agent(factory, options.agent, **settings) as agent:
                     check_agent(agent, options.agent)
-                    watch, ended = await _run_on(agent, text, answers, options, resort)
+                    watch, ended = await _run_on(agent, text, answers, options, kept_in, resort)
             except StoreError as error:
-                raise CommandFailed(error.message) from None
+                raise not_opened(error) from None
         return exit_code(watch, ended)
 
     return trio.run(main)
 
 
 async def _run_on(
-    agent: Agent, text: str, answers: AnswerFile | None, options: Options, resort: LastResort
+    agent: Agent,
+    text: str,
+    answers: AnswerFile | None,
+    options: Options,
+    kept_in: Path | None,
+    resort: LastResort,
 ) -> tuple[Watch, Ended | None]:
     turns = {} if options.max_turns is None else {"max_turns": options.max_turns}
     async with open_gateway(agent) as gateway, connect(gateway.url, gateway.token) as connection:
         try:
             session = await _begin(connection, options.session)
             attachment = await connection.attach(session)
-            if (attachment.snapshot or {}).get("status") == "idle":  # else it goes on with what was interrupted
+            if kept_in is not None:
+                print(f"session {session} in {kept_in}", file=sys.stderr)
+            if (attachment.snapshot or {}).get("status") != "idle":
+                print(f"it goes on where it was interrupted; {options.file} is not sent", file=sys.stderr)
+            else:
                 await connection.call(
                     "session/prompt", session=session, text=text, command=connection.new_command(), **turns
                 )

@@ -19,7 +19,7 @@ from actors.cli.arguments import Options
 from actors.cli.codes import COMPLETED, FAILED, USAGE, CommandFailed
 from actors.cli.files import read_token, write_token
 from actors.cli.leaving import LastResort, last_resort
-from actors.cli.stores import MEMORY, count_waiting, made_private, reading
+from actors.cli.stores import MEMORY, count_waiting, made_private, not_opened, reading
 from actors.client.errors import plain_errors
 from actors.gateway import open_gateway
 from actors.gateway.access import check_token_shape, make_token
@@ -57,7 +57,7 @@ def serve(options: Options) -> int:
                             check_agent(agent, options.agent)
                             await _serve(agent, options, token, path, kept_in, scope, resort)
                     except StoreError as error:
-                        raise CommandFailed(error.message) from None
+                        raise not_opened(error) from None
             return COMPLETED
 
         code = trio.run(main)
@@ -93,7 +93,7 @@ def _say_what_waits(path: Path | None) -> None:
     with suppress(CommandFailed), reading(str(path)) as reader:
         waiting = count_waiting(reader)
         if waiting:
-            print(f"{waiting} session{'s' if waiting > 1 else ''} will go on from {path}", flush=True)
+            print(f"{waiting} session{' waits' if waiting == 1 else 's wait'} in {path}", flush=True)
 
 
 def check_address(options: Options) -> None:

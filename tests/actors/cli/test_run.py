@@ -220,8 +220,9 @@ def test_a_run_in_a_store_can_be_looked_at_and_its_session_goes_on(
     store = str(tmp_path / "runs.db")
     argv = ["run", task, "--answers", answers(tmp_path, {"Which channel?": "beta"}), "--session", "release"]
     assert main([*argv, "--store", store]) == 0
+    assert capsys.readouterr().err == f"session release in {store}\n"
     assert main([*argv, "--store", store]) == 0
-    capsys.readouterr()
+    assert capsys.readouterr().err == f"session release in {store}\n"
     assert main(["sessions", "show", "release", "--store", store]) == 0
     assert capsys.readouterr().out.count("? Which channel?\n  beta\n") == 2
 
@@ -242,7 +243,8 @@ def test_a_run_that_was_killed_goes_on_where_it_was(
     trio.run(interrupted)
     argv = ["run", task, "--answers", answers(tmp_path, {"Which channel?": "beta"}), "--session", "release"]
     assert main([*argv, "--store", str(store)]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert err.splitlines()[1] == f"it goes on where it was interrupted; {task} is not sent"
     assert "? Which channel?\n  beta\n" in out
     assert out.rstrip().splitlines()[-1].startswith("✔ completed · 3 of 3 done")
     assert main(["sessions", "show", "release", "--store", str(store)]) == 0
@@ -254,7 +256,7 @@ def test_a_run_in_a_store_that_a_server_has_says_so(
 ) -> None:
     store = tmp_path / "runs.db"
     with StoreLock(Path(f"{store}.lock")):
-        assert main(["run", task, "--store", str(store)]) == 1
+        assert main(["run", task, "--store", str(store)]) == 2
     assert capsys.readouterr().err == (
         f"actors: store {store} is in use by process {os.getpid()}; a store has one owner at a time\n"
     )

@@ -165,21 +165,23 @@ async def test_a_question_that_is_open_when_the_server_is_stopped_is_open_when_i
         await connection.call("session/open", session="s")
         attachment = await connection.attach("s")
         await connection.call("session/prompt", session="s", text="- Which?\n  - stable\n  - beta")
+        ask = ""
         async for event in attachment:
             if isinstance(event, AskOpened):
+                ask = event.ask.tool_call_id
                 break
     code, _, err = server.end(signal.SIGTERM)
     assert (code, err) == (0, "")
     again = Server(tmp_path / "token")
     try:
-        seen = await answer_after_restart(again, event.ask.tool_call_id, attachment.log_id, attachment.cursor)
+        seen = await answer_after_restart(again, ask, attachment.log_id, attachment.cursor)
         assert seen.count("AskOpened") == 0
         assert seen.count("AskSettled") == 1
     finally:
         again.end(signal.SIGTERM)
 
 
-def test_a_server_says_how_many_sessions_will_go_on(server: Server, tmp_path: Path) -> None:
+def test_a_server_says_how_many_sessions_wait(server: Server, tmp_path: Path) -> None:
     async def ask() -> None:
         async with connect(server.url, TOKEN) as connection:
             await connection.call("session/open", session="s")
@@ -193,13 +195,13 @@ def test_a_server_says_how_many_sessions_will_go_on(server: Server, tmp_path: Pa
     server.process.send_signal(signal.SIGTERM)
     out, err = server.process.communicate(timeout=30)
     path = tmp_path / "data" / "trio-actors" / "sessions.db"
-    assert (out.splitlines()[-1], err) == (f"1 session will go on from {path}", "")
+    assert (out.splitlines()[-1], err) == (f"1 session waits in {path}", "")
 
 
 def test_a_second_server_on_a_store_is_refused_by_the_process_that_has_it(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["serve", "--port", "0"]) == 1
+    assert main(["serve", "--port", "0"]) == 2
     path = tmp_path / "data" / "trio-actors" / "sessions.db"
     assert capsys.readouterr().err == (
         f"actors: store {path} is in use by process {server.process.pid}; a store has one owner at a time\n"

@@ -1,11 +1,11 @@
 """`actors sessions`: what it says of a store, what it takes out and puts in, and what it refuses in one line."""
 
-import io
 import json
 import os
 import sqlite3
-import stat
 import sys
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,31 +15,16 @@ import trio.testing
 from actors import ScriptedModel, open_agent
 from actors.cli import main
 from actors.cli.stores import data_folder
-from actors.models.scripted import call, say
 from actors.stores import SqliteStore
 from actors.stores.lock import StoreLock
+from actors.stores.reading import Reader
+from actors.stores.records import Snapshot, Trim
+from actors.stores.schema import VERSION
+from actors.stores.writing import Writer
+from protocol.history import fold
+from protocol.stored import decode_record, encode_state
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    """A store with three sessions: done, with an open question, and an empty one."""
-    path = tmp_path / "store.db"
-    os.environ["TZ"] = "UTC"
-
-    async def fill() -> None:
-        from actors import AskUserExtension
-
-        ask = call("ask_user", {"question": "Which channel?", "options": ["stable", "beta"]})
-        model = ScriptedModel([say("All **done**."), ask])
-        async with open_agent(model, extensions=[AskUserExtension()], store=SqliteStore(path)) as agent:
-            await agent.run("Ship it.", session_id="alpha")
-            handle = agent.session("beta")
-            await handle.prompt("Ask me.")
-            await trio.testing.wait_all_tasks_blocked()
-            await agent.open_session("gamma")
-
-    trio.run(fill)
-    return str(path)
+Damage = Callable[[str, str], None]
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -73,6 +58,8 @@ def test_a_list_can_be_narrowed_cut_and_read_by_programs(store: str, capsys: pyt
         1,
         "",
     )
+    assert abs(datetime.fromisoformat(session["updated"]).timestamp() - Path(store).stat().st_mtime) < 3_600
+    assert session["updated"].endswith("+00:00")
     code, out, err = run(capsys, "list", "--store", store, "--limit", "2")
     assert (code, len(out.splitlines()), err) == (0, 3, "there are more than 2; see --limit\n")
     assert run(capsys, "list", "--store", store, "--status", "damaged")[1] == "no sessions that are damaged\n"
@@ -89,6 +76,27 @@ def test_a_session_is_shown_as_a_client_would_show_it(store: str, capsys: pytest
     assert "(waiting, " in out
     _, out, _ = run(capsys, "show", "alpha", "--store", store, "--json")
     assert [json.loads(line)["seq"] for line in out.splitlines()] == list(range(1, len(out.splitlines()) + 1))
+
+
+def test_of_a_session_whose_beginning_was_trimmed_the_rest_is_shown_and_moved(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader, writer = Reader(store), Writer(store)
+    loaded = reader.load("alpha", from_snapshot=False)
+    assert loaded is not None
+    events = [decode_record(body) for body in loaded.bodies]
+    kept = encode_state(fold(events[:-1]))
+    writer.write([Snapshot("alpha", len(events) - 1, kept), Trim("alpha", len(events) - 1)])
+    writer.close()
+    reader.close()
+    code, out, _ = run(capsys, "show", "alpha", "--store", store)
+    assert (code, out.splitlines()[0]) == (0, f"· records before {len(events) - 1} are not kept")
+    assert "> Ship it." in out
+    assert f"\n(idle, {len(events)} records, last change " in out
+    lines, other = str(tmp_path / "out.jsonl"), str(tmp_path / "other.db")
+    assert run(capsys, "export", "alpha", "-o", lines, "--store", store)[0] == 0
+    assert run(capsys, "import", lines, "--store", other)[0] == 0
+    assert run(capsys, "show", "alpha", "--store", other)[:2] == (0, out)
 
 
 def test_a_store_is_read_while_a_server_has_it(store: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -109,78 +117,7 @@ def test_a_store_is_read_while_a_server_has_it(store: str, capsys: pytest.Captur
     capsys.readouterr()
 
 
-# ---- out and in
-
-
-def test_what_is_exported_is_imported_as_it_was(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = str(tmp_path / "all.jsonl")
-    code, _, err = run(capsys, "export", "--all", "-o", lines, "--store", store)
-    assert (code, err.startswith("3 sessions, ")) == (0, True)
-    other = str(tmp_path / "other.db")
-    assert run(capsys, "import", lines, "--store", other)[:2] == (0, "imported alpha, beta, gamma\n")
-    assert stat.S_IMODE(Path(other).stat().st_mode) == 0o600
-    for argv in (["list"], ["show", "beta"], ["show", "alpha", "--json"]):
-        assert run(capsys, *argv, "--store", other) == run(capsys, *argv, "--store", store)
-    code, _, err = run(capsys, "import", lines, "--store", other)
-    assert code == 2
-    assert err.startswith(f"actors: {lines}: nothing was imported: session 'alpha' ")
-
-
-def test_an_export_goes_through_a_pipe(
-    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    assert main(["sessions", "export", "alpha", "--store", store]) == 0
-    out, _ = capfdbinary.readouterr()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(out)))
-    assert main(["sessions", "import", "-", "--store", str(tmp_path / "other.db")]) == 0
-
-
-@pytest.mark.parametrize(
-    ("content", "begins"),
-    [
-        (b"", ": line 1 does not begin an exported session: "),
-        (b'{"x', ": line 1 does not begin an exported session: "),
-        (b'{"export":2,"session":"s","log_id":"l"}\n', ": the export has format 2; this version knows format 1"),
-        (b'{"export":1,"session":"s","log_id":"l"}\n', ": the export of session 's' has no records"),
-        (b'{"export":1,"session":"s","log_id":"l"}\nnonsense\n', ": line 2: "),
-    ],
-)
-def test_a_broken_file_is_refused_by_its_line(
-    content: bytes, begins: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "in.jsonl").write_bytes(content)
-    code, out, err = run(capsys, "import", str(tmp_path / "in.jsonl"), "--store", str(tmp_path / "other.db"))
-    assert (code, out) == (2, "")
-    assert err.startswith(f"actors: {tmp_path / 'in.jsonl'}{begins}")
-    assert err.count("\n") == 1
-
-
-def test_of_several_sessions_the_broken_one_is_named(
-    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = tmp_path / "all.jsonl"
-    run(capsys, "export", "alpha", "gamma", "-o", str(lines), "--store", store)
-    content = lines.read_bytes().splitlines(keepends=True)
-    lines.write_bytes(b"".join(content[:-1]) + b"nonsense\n")
-    code, _, err = run(capsys, "import", str(lines), "--store", str(tmp_path / "other.db"))
-    assert code == 2
-    begin = 1 + next(number for number, line in enumerate(content) if number and line.startswith(b'{"export"'))
-    assert err.startswith(f"actors: {lines}, which begins in line {begin}: line ")
-    assert err.endswith("; imported before it: alpha\n")
-
-
-def test_a_backup_is_a_store_of_its_own_and_overwrites_nothing(
-    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = str(tmp_path / "copy.db")
-    assert run(capsys, "backup", copy, "--store", store) == (0, f"{store} is copied to {copy}\n", "")
-    assert run(capsys, "list", "--store", copy) == run(capsys, "list", "--store", store)
-    assert stat.S_IMODE(Path(copy).stat().st_mode) == 0o600
-    assert run(capsys, "backup", copy, "--store", store)[0] == 2
-    missing = str(tmp_path / "none" / "copy.db")
-    assert run(capsys, "backup", missing, "--store", store)[2] == (
-        f"actors: cannot write {missing}: No such file or directory\n"
-    )
+# ---- forgetting
 
 
 def test_sessions_are_deleted_for_good_and_only_when_that_is_meant(
@@ -196,11 +133,24 @@ def test_sessions_are_deleted_for_good_and_only_when_that_is_meant(
     assert "alpha" not in run(capsys, "list", "--store", store)[1]
 
 
+def test_no_answer_is_a_no(store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", nothing)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert run(capsys, "delete", "alpha", "--store", store)[:2] == (0, "\nnothing was deleted\n")
+
+
 @pytest.mark.parametrize(("said", "deleted"), [("y", True), ("", False), ("no", False), ("YES", True)])
 def test_on_a_terminal_it_asks_first(
     said: str, deleted: bool, store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builtins.input", lambda prompt: print(prompt) or said)
+    def answer(prompt: str) -> str:
+        print(prompt)
+        return said
+
+    monkeypatch.setattr("builtins.input", answer)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     code, out, _ = run(capsys, "delete", "alpha", "--store", store)
     assert (code, out.splitlines()) == (
@@ -211,15 +161,6 @@ def test_on_a_terminal_it_asks_first(
 # ---- health
 
 
-def damage(store: str, session: str) -> None:
-    connection = sqlite3.connect(store)
-    (key,) = connection.execute("SELECT id FROM sessions WHERE name = ?", (session,)).fetchone()
-    connection.execute("UPDATE events SET body = x'7b7d' WHERE session = ? AND seq = 2", (key,))
-    connection.execute("DELETE FROM snapshots WHERE session = ?", (key,))
-    connection.commit()
-    connection.close()
-
-
 def test_a_sound_store_is_said_to_be_sound(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "doctor", "--store", store)
     assert code == 0
@@ -228,25 +169,53 @@ def test_a_sound_store_is_said_to_be_sound(store: str, capsys: pytest.CaptureFix
 
 
 def test_what_is_damaged_is_named_and_set_aside_and_the_rest_goes_on(
-    store: str, capsys: pytest.CaptureFixture[str]
+    store: str, capsys: pytest.CaptureFixture[str], damage: Damage
 ) -> None:
     damage(store, "alpha")
     code, out, _ = run(capsys, "doctor", "--store", store)
     assert code == 1
     assert "session alpha: record 2 of session 'alpha' is not what was written\n" in out
-    assert "1 sessions are damaged\n`actors sessions doctor --repair` keeps them from being opened" in out
+    assert ": 1 session cannot be read\n`actors sessions doctor --repair` keeps what cannot be read from being" in out
     code, _, err = run(capsys, "show", "alpha", "--store", store)
     assert (code, err) == (
         1,
         "actors: session 'alpha' is damaged: record 2 of session 'alpha' is not what was written\n",
     )
-    assert run(capsys, "export", "--all", "--store", store)[0] == 1
+    assert run(capsys, "export", "alpha", "--store", store)[0] == 1
     code, out, _ = run(capsys, "doctor", "--repair", "--store", store)
-    assert (code, out.splitlines()[-1]) == (1, "they are kept as they are and not opened; the others are as before")
+    assert (code, out.splitlines()[-1]) == (
+        1, "what cannot be read is kept as it is, and will not be opened; the rest is as before",
+    )  # fmt: skip
     _, out, _ = run(capsys, "list", "--status", "damaged", "--store", store)
     assert out.splitlines()[1].split()[:2] == ["alpha", "damaged"]
     assert out.splitlines()[-1] == "alpha: record 2 of session 'alpha' is not what was written"
     assert run(capsys, "show", "gamma", "--store", store)[0] == 0
+
+
+def test_damage_before_the_snapshot_is_told_by_show(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    connection = sqlite3.connect(store)
+    connection.execute("UPDATE events SET crc = crc + 1 WHERE seq = 1")
+    connection.commit()
+    connection.close()
+    for extra in ([], ["--json"]):
+        code, out, err = run(capsys, "show", "alpha", "--store", store, *extra)
+        assert (code, out) == (1, "")
+        assert err == "actors: session 'alpha' is damaged: record 1 of session 'alpha' is not what was written\n"
+
+
+def test_damage_of_the_file_itself_is_told_with_what_to_do(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faults(self: Reader) -> list[str]:
+        return ["wrong # of entries in index x"]
+
+    monkeypatch.setattr(Reader, "integrity", faults)
+    code, out, _ = run(capsys, "doctor", "--store", store)
+    assert code == 1
+    assert out.splitlines()[0] == "the file: wrong # of entries in index x"
+    assert out.splitlines()[-2].startswith(
+        "the file itself is damaged: stop its server, `actors sessions export --all`"
+    )
 
 
 # ---- what is refused
@@ -264,9 +233,28 @@ def test_a_store_that_is_not_there_is_a_wrong_argument(
 
 
 def test_another_file_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "other").write_text("hello, this is no database")
-    code, _, err = run(capsys, "list", "--store", str(tmp_path / "other"))
-    assert (code, err) == (2, f"actors: {tmp_path / 'other'} is a file of another program\n")
+    other = tmp_path / "other"
+    other.write_text("hello, this is no database")
+    (tmp_path / "task.md").write_text("- Look around\n")
+    for argv in (["sessions", "list"], ["serve", "--port", "0"], ["run", str(tmp_path / "task.md")]):
+        assert main([*argv, "--store", str(other)]) == 2
+        assert capsys.readouterr().err == f"actors: {other} is a file of another program\n"
+        assert main([*argv, "--store", str(tmp_path)]) == 2
+        assert capsys.readouterr().err == f"actors: store {tmp_path} is a folder, or something else that is no file\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "task.md"]
+
+
+def test_a_store_of_a_later_version_is_refused_by_its_number(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    connection = sqlite3.connect(store)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    for argv in (["list"], ["delete", "alpha", "--yes"], ["doctor", "--repair"]):
+        code, _, err = run(capsys, *argv, "--store", store)
+        assert (code, err) == (2, f"actors: {store} has layout 99; this version knows layouts up to {VERSION}\n")
+
+
+def test_the_store_may_be_named_before_the_action(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--store", store, "list") == run(capsys, "list", "--store", store)
 
 
 def test_a_session_that_is_not_there_is_a_wrong_argument(store: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,12 +266,18 @@ def test_a_session_that_is_not_there_is_a_wrong_argument(store: str, capsys: pyt
 
 
 def test_what_writes_is_refused_while_a_server_has_the_store(
-    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Damage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "in.jsonl").write_text('{"export":1}')
+    run(capsys, "export", "beta", "-o", str(tmp_path / "in.jsonl"), "--store", store)
     damage(store, "beta")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)  # it is refused before it is asked about
     with StoreLock(Path(store + ".lock")):
-        for argv in (["delete", "alpha", "--yes"], ["import", str(tmp_path / "in.jsonl")], ["doctor", "--repair"]):
+        for argv in (
+            ["delete", "alpha", "--yes"],
+            ["delete", "alpha"],
+            ["import", str(tmp_path / "in.jsonl")],
+            ["doctor", "--repair"],
+        ):
             code, _, err = run(capsys, *argv, "--store", store)
             assert (code, err) == (
                 2, f"actors: store {store} is in use by process {os.getpid()}; stop that server, then try again\n"
