@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from protocol.errors import Code, Detail, RuleViolation
-from protocol.events import Event
+from protocol.events import Event, Unknown
 from protocol.limits import DEFAULT_LIMITS
 
 PARSE_ERROR = -32700
@@ -221,7 +221,7 @@ class _Notice(Struct, frozen=True, tag_field="jsonrpc", tag="2.0"):
 class _EventParams(Struct, frozen=True):
     session: str
     log_id: str
-    event: Event
+    event: Event | Raw
 
 
 def response(call_id: Id, result: object) -> bytes:
@@ -259,8 +259,12 @@ def notification(method: str, params: object) -> bytes:
 
 
 def event_frame(session_id: str, log_id: str, event: Event) -> bytes:
-    """Return the frame of one event. It depends on the session alone, so all who watch it can share it."""
-    return _written(_Notice("event", _EventParams(session_id, log_id, event)))
+    """Return the frame of one event. It depends on the session alone, so all who watch it can share it.
+
+    A record that a later version wrote goes out as it was written: the client may know it, and has no gap.
+    """
+    body = Raw(event.body.encode()) if isinstance(event, Unknown) else event
+    return _written(_Notice("event", _EventParams(session_id, log_id, body)))
 
 
 def join(frames: Iterable[bytes]) -> bytes:

@@ -29,7 +29,8 @@ class Attachment:
         snapshot: The state at the beginning, where the mode is not `tail`.
         log_id: Which log this is.
         begun: The server has answered; before that, what comes is of an attachment before this one.
-        cursor: The last durable seq that was taken; with `log_id` it is all that attaching again needs.
+        cursor: The last durable seq that was taken, or that the server said since it has sent all up to; with `log_id`
+            it is all that attaching again needs.
     """
 
     def __init__(self, session: str, detach: "Callable[[Attachment], Awaitable[None]]", *, max_events: int) -> None:
@@ -74,6 +75,15 @@ class Attachment:
             return False
         self._seen = max(self._seen, head.seq)
         return True
+
+    def advance(self, head: int) -> None:
+        """The server has sent everything up to `head` that is for this client: go on from there once it is taken."""
+        if self.begun and head > self._seen:
+            try:
+                self._in.send_nowait((head, None))
+            except trio.WouldBlock:
+                return  # the next heartbeat says it again
+            self._seen = head
 
     def end(self, why: LinkClosed | str) -> None:
         """Let what has come be taken, and nothing after it. `why` is the link's end or the code of a detach."""

@@ -19,10 +19,19 @@ from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnec
 from actors.client.address import Address, parse_url
 from actors.client.attachment import Attachment
 from actors.client.errors import ConnectFailed, Detached, LinkClosed, Refused, plain_errors
-from actors.client.frames import DetachedParams, EventParams, Incoming, call_frame, read_frame, read_part, refusal
+from actors.client.frames import (
+    DetachedParams,
+    EventParams,
+    HeartbeatParams,
+    Incoming,
+    call_frame,
+    read_frame,
+    read_part,
+    refusal,
+)
 from actors.client.stream import CONNECT_S, WatchedStream, connect_failed, open_stream
 from protocol.commands import PROTOCOL_VERSIONS, SUBPROTOCOL
-from protocol.errors import RemoteProtocolError
+from protocol.errors import Code, RemoteProtocolError
 
 __all__ = ["Attachment", "ConnectFailed", "Connection", "Detached", "LinkClosed", "Refused", "connect"]
 
@@ -105,7 +114,11 @@ class Connection:
     async def _detach(self, attachment: Attachment) -> None:
         if self._attached.get(attachment.session) is attachment:
             del self._attached[attachment.session]
-            await self._call("session/detach", {"session": attachment.session})
+            try:
+                await self._call("session/detach", {"session": attachment.session})
+            except Refused as refused:
+                if refused.code != Code.LINK_NOT_ATTACHED:  # the session let go of it while this was on its way
+                    raise
         await trio.lowlevel.checkpoint()
 
     async def _call(
@@ -210,6 +223,11 @@ class Connection:
             if attachment is not None and attachment.begun:  # else it was said of the one before
                 del self._attached[detached.session]
                 attachment.end(detached.code)
+        elif incoming.method == "heartbeat":
+            heartbeat: HeartbeatParams = read_part(incoming.params, HeartbeatParams)
+            for session, head in heartbeat.heads.items():
+                if session in self._attached:
+                    self._attached[session].advance(head)
         elif not incoming.method:
             self._answer(incoming)
 

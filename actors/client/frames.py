@@ -48,6 +48,12 @@ class DetachedParams(Struct, frozen=True):
     seq: int = 0
 
 
+class HeartbeatParams(Struct, frozen=True):
+    """By session: everything up to this record was sent that is for this client."""
+
+    heads: dict[str, int] = {}
+
+
 class _Refusal(Struct, frozen=True):
     code: str = ""
     details: tuple[Detail, ...] = ()

@@ -24,13 +24,21 @@ class WatchedStream(trio.abc.Stream):
         self._inner = inner
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        data = await self._inner.receive_some(max_bytes)
+        try:
+            data = await self._inner.receive_some(max_bytes)
+        except trio.BrokenResourceError:
+            self.over.set()  # reset: the other end is gone with what it had not read
+            raise
         if not data:
             self.over.set()
         return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await self._inner.send_all(data)
+        try:
+            await self._inner.send_all(data)
+        except trio.BrokenResourceError:
+            self.over.set()
+            raise
 
     async def wait_send_all_might_not_block(self) -> None:
         await self._inner.wait_send_all_might_not_block()

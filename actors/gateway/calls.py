@@ -68,7 +68,7 @@ async def perform(agent: ServedAgent, caller: Caller, params: cmd.Params, reply:
             reply(result)
         case cmd.Open():
             handle, created = await agent.open_session(_wanted_id(caller.state, params))
-            reply({"session": handle.id, "log_id": handle.log_id, "seq": handle.seq, "created": created})
+            reply({"session": handle.id, "log_id": handle.log_id, "seq": handle.committed, "created": created})
         case cmd.List():
             sessions, more = await agent.list_sessions(after=params.after, limit=params.limit)
             reply({"sessions": sessions, "more": more})

@@ -42,7 +42,7 @@ class Handle(Protocol):
     def log_id(self) -> str: ...
 
     @property
-    def seq(self) -> int: ...
+    def committed(self) -> int: ...
 
     async def submit(self, command: cmd.Params, reply: Reply, *, reader: Reader | None = None) -> None:
         """Queue a command, waiting for room. A checkpoint.
@@ -69,7 +69,7 @@ class ServedAgent(Protocol):
         ...
 
     async def open_session(self, session_id: str | None = None) -> tuple[Handle, bool]:
-        """Return the session, and whether it was made now.
+        """Return the session, and whether it was made now; its log is kept.
 
         Raises:
             RuleViolation: `session.invalid`, `session.limit`, `session.closed` or `store.failed`.

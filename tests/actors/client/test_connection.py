@@ -1,6 +1,8 @@
 """A connection over a real socket: calls find their answers, events their session, and every end is told."""
 
 import json
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -19,6 +21,10 @@ Serve = Callable[[Callable[[Any], Awaitable[None]]], AbstractAsyncContextManager
 
 def event(body: dict[str, Any], session: str = "s") -> dict[str, Any]:
     return {"method": "event", "params": {"session": session, "log_id": "l1", "event": body}}
+
+
+def heartbeat(**heads: int) -> dict[str, Any]:
+    return {"method": "heartbeat", "params": {"heads": heads}}
 
 
 def durable(seq: int) -> dict[str, Any]:
@@ -210,6 +216,25 @@ async def test_detaching_ends_the_stream_and_the_session_can_be_attached_again(s
     assert methods == ["session/detach", "session/attach"]
 
 
+@pytest.mark.parametrize("code", ["link.not_attached", "access.denied"])
+async def test_detaching_from_a_session_that_has_just_let_go_is_detaching(serve: Serve, code: str) -> None:
+    async def served(peer: Any) -> None:
+        await peer.attached()
+        call = await peer.read()
+        await peer.send({"id": call["id"], "error": {"code": -32000, "message": "no", "data": {"code": code}}})
+        await peer.ignore()
+
+    async with serve(served) as url, connect(url) as connection:
+        attachment = await connection.attach("s")
+        if code == "link.not_attached":
+            await attachment.detach()
+        else:
+            with pytest.raises(Refused, match=r"^access\.denied: no$"):
+                await attachment.detach()
+        with pytest.raises(Detached, match=r"detached$"):
+            await attachment.receive()
+
+
 async def test_a_refused_attach_leaves_nothing_attached(serve: Serve) -> None:
     async def served(peer: Any) -> None:
         await peer.answer()
@@ -303,6 +328,57 @@ async def test_answers_to_nobody_and_events_of_other_sessions_are_passed_over(se
         assert await connection.call("session/list") == "fine"
 
 
+async def test_a_heartbeat_advances_the_cursor_of_a_session_that_is_idle(serve: Serve) -> None:
+    """Behind what came before it: a cursor never passes an event that was not taken."""
+    async def served(peer: Any) -> None:
+        await peer.answer()
+        await peer.answer(result={"session": "s", "log_id": "l1", "seq": 4, "mode": "tail"})
+        await peer.send(event(durable(5)), heartbeat(s=7, other=3), heartbeat(s=6))
+        await peer.answer()
+        await peer.send(event(durable(8)), event(durable(10)))
+        await peer.ignore()
+
+    async with serve(served) as url, connect(url) as connection:
+        attached = await connection.attach("s", log_id="l1", cursor=4)
+        assert (await attached.receive()).seq == 5
+        assert attached.cursor == 5, "what the heartbeat says is behind the event"
+        with trio.move_on_after(0.05):
+            await attached.receive()
+        assert attached.cursor == 7, "whoever waits for events does not fall behind"
+        await connection.call("session/list")
+        assert (await attached.receive()).seq == 8
+        with pytest.raises(LinkClosed, match=r"event 10 of session s does not follow 8$"):
+            await attached.receive()
+
+
+async def test_a_heartbeat_is_for_those_who_are_attached_and_have_room(serve: Serve) -> None:
+    async def served(peer: Any) -> None:
+        await peer.answer()
+        call = await peer.read()
+        await peer.send(heartbeat(s=9))  # of the attachment before this one
+        result = {"session": "s", "log_id": "l1", "seq": 4, "mode": "tail"}
+        await peer.send({"id": call["id"], "result": result}, event(durable(5)), heartbeat(s=6), event(durable(6)))
+        await peer.ignore()
+
+    async with serve(served) as url, connect(url, max_events=1) as connection:
+        attached = await connection.attach("s")
+        assert (await attached.receive()).seq == 5
+        assert attached.cursor == 5
+        with pytest.raises(Detached, match="too_slow"):
+            await attached.receive()
+
+
+async def test_a_heartbeat_of_another_shape_ends_the_connection(serve: Serve) -> None:
+    async def served(peer: Any) -> None:
+        await peer.answer()
+        await peer.send({"method": "heartbeat", "params": {"heads": {"s": "x"}}})
+        await peer.ignore()
+
+    async with serve(served) as url, connect(url) as connection:
+        with pytest.raises(LinkClosed, match=r"the server sent a HeartbeatParams that cannot be read: "):
+            await connection.call("session/list")
+
+
 async def test_an_error_in_the_block_comes_out_as_itself(serve: Serve) -> None:
     async def served(peer: Any) -> None:
         await peer.answer()
@@ -366,6 +442,27 @@ async def test_a_server_that_does_not_upgrade_is_said_in_one_line(reply: bytes, 
             async with connect(f"ws://127.0.0.1:{port}", "the-token"):
                 pass
         assert "the-token" not in str(failed.value)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("taken", [0, 10])
+async def test_a_server_that_is_killed_during_the_upgrade_is_noticed_at_once(taken: int) -> None:
+    """Its system resets the connection then: whoever waits for the upgrade waits for nothing."""
+
+    async def reset(stream: trio.SocketStream) -> None:
+        if taken:
+            await stream.receive_some(taken)  # and the rest was never read
+        else:
+            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        stream.socket.close()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, reset, 0)
+        port = listeners[0].socket.getsockname()[1]
+        for _ in range(20):  # it may be noticed by what is sent, or by what is received
+            with trio.fail_after(5), pytest.raises(ConnectFailed, match=r"^cannot connect to ws://"):
+                async with connect(f"ws://127.0.0.1:{port}", "the-token"):
+                    pass
         nursery.cancel_scope.cancel()
 
 

@@ -88,6 +88,10 @@ class FakeSession:
         self.result: Any = {"seq": 1}
         self.replay: list[Any] = []
 
+    @property
+    def committed(self) -> int:
+        return self.seq
+
     async def submit(self, command: Any, reply: Any, *, reader: Any = None) -> None:
         await trio.lowlevel.checkpoint()
         self.submitted.append((command, reply))
