@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from protocol.errors import ModelError, RuleViolation, RunCancelled, RunFailed, ToolError
-    from protocol.limits import Limits
+    from protocol.limits import Limits, Retention
     from protocol.todos import TodoItem, TodoWriteResult
 
 __version__ = "0.1.0"
@@ -53,6 +53,7 @@ _WHERE = {
     "ExternalEventExtension": "actors.extensions.external",
     "Gateway": "actors.gateway",
     "Limits": "protocol.limits",
+    "Retention": "protocol.limits",
     "MemoryStore": "actors.agent.memory",
     "Model": "actors.agent.ports",
     "ModelError": "protocol.errors",
@@ -100,6 +101,7 @@ __all__ = [
     "ModelError",
     "ModelEvent",
     "ModelRequest",
+    "Retention",
     "RuleViolation",
     "RunCancelled",
     "RunCancelledEvent",

@@ -13,7 +13,7 @@ from typing import NoReturn, TextIO
 
 import msgspec
 
-from bench import agents, asks, bare, cancel, runtime, store, table
+from bench import agents, answers, asks, bare, cancel, runtime, store, table
 from bench.harness import Row, run_row
 
 COMPLETED = 0
@@ -43,6 +43,7 @@ BENCHES: dict[str, Callable[..., list[Row]]] = {
     "store/latency": store.latency,
     "store/reload": store.reload,
     "store/open": store.reopen,
+    "store/ask_overhead": answers.ask_overhead,
 }
 _RANDOM = "cancel/random"
 

@@ -248,6 +248,24 @@ def commits_per_second(n: int) -> float:
         return rate
 
 
+def awaited_commit_ms(n: int) -> float:
+    """Return the p50 of `n` commits of one record in bare sqlite3, each awaited in a worker thread, in milliseconds."""
+
+    async def run(connection: sqlite3.Connection, body: bytes) -> float:
+        times: list[float] = []
+        for seq in range(n):
+            before = perf_counter()
+            await trio.to_thread.run_sync(connection.execute, "INSERT INTO events VALUES (?, ?)", (seq, body))
+            times.append(perf_counter() - before)
+        return _percentile(times, 50)
+
+    with tempfile.TemporaryDirectory() as folder:
+        connection = _bare(folder)
+        took = trio.run(run, connection, encode_record(record(1)))
+        connection.close()
+        return took
+
+
 def one_commit_ms(n: int, percent: int) -> float:
     """Return a percentile, in milliseconds, of `n` commits of one record in bare sqlite3."""
     return _percentile(_one_by_one(n), percent)

@@ -238,7 +238,7 @@ class CompactionCompleted(Event, frozen=True, tag="compaction_completed"):
 class Unknown(Event, frozen=True, tag="unknown"):
     """A record of a type that this version does not know: it keeps its place in the log and changes nothing.
 
-    Only a reader of stored logs makes it. It is no event of the wire: whoever sends a log leaves it out.
+    Only a reader of stored logs makes it. On the wire it is what it was: the record as it was written.
 
     Attributes:
         kind: The type that it has.

@@ -18,6 +18,7 @@ from actors.agent.directory import AgentSessions
 from actors.agent.extension import AgentExtension, AgentRunConfig, ExternalEvent, collect_hooks, in_order
 from actors.agent.grace import CancelGrace
 from actors.agent.handle import SessionHandle
+from actors.agent.late import Late, wait_for_session
 from actors.agent.memory import MemoryStore
 from actors.agent.passivation import Passivation
 from actors.agent.ports import Clock, Model, SessionStore, Threads, TrioClock
@@ -33,7 +34,7 @@ from protocol.decisions import WhenBusy
 from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, State
 from protocol.ids import check_session_id
-from protocol.limits import DEFAULT_LIMITS, Limits
+from protocol.limits import DEFAULT_LIMITS, Limits, Retention
 from protocol.resume import ResumeMode
 
 T = TypeVar("T")
@@ -51,11 +52,15 @@ class Agent(AgentSessions):
         stuck_tools: Runs of tools that did not end within the cancel grace, so far. Each may still be running.
         resume: What becomes of a run whose session was interrupted; see `open_agent`.
         keeps_runs: A run whose session is stopped around it has no end in the log: it goes on in the next life.
+        retention: Which records are kept behind a snapshot; None for all.
+        durable: The store outlives the agent, so it may have sessions that were never in memory.
+        late: Events that wait for a session which is being brought back.
     """
 
     __slots__ = (
-        "_thread", "_token", "active_runs", "clock", "emitting", "extensions", "grace", "hooks", "keeps_runs",
-        "max_turns", "model", "resume", "session_id", "stuck_tools", "threads", "tool_set", "usual_tools",
+        "_thread", "_token", "active_runs", "clock", "durable", "emitting", "extensions", "grace", "hooks",
+        "keeps_runs", "late", "max_turns", "model", "resume", "retention", "session_id", "stuck_tools", "threads",
+        "tool_set", "usual_tools",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +78,8 @@ class Agent(AgentSessions):
         clock: Clock,
         threads: Threads,
         resume: ResumeMode,
-        keeps_runs: bool,
+        durable: bool,
+        retention: Retention | None,
     ) -> None:
         super().__init__(supervisor, name=name, instruction=instruction, store=store, limits=limits)
         self.model = model
@@ -85,7 +91,10 @@ class Agent(AgentSessions):
         self.threads = threads
         self.grace = CancelGrace(supervisor.system, limits.cancel_grace_s)
         self.resume: ResumeMode = resume
-        self.keeps_runs = keeps_runs
+        self.durable = durable
+        self.keeps_runs = durable and resume != "never"
+        self.late: Late = {}
+        self.retention = retention
         self.active_runs = 0
         self.stuck_tools = 0
         self.session_id = f"{name}-{secrets.token_hex(4)}"
@@ -155,6 +164,10 @@ class Agent(AgentSessions):
         Synchronous, and decided in memory. May be called from any thread; from another one than the agent's it waits
         for the agent's event loop.
 
+        Nobody accepts an answer in a session that is not in memory. Where `config` names one and the store has it, as
+        after a restart, it is brought back, and the event is offered once more: an answer reaches its question.
+        `SessionHandle.emit` waits for that and says who accepted. An event without `config` reaches what is in memory.
+
         Args:
             event: What happened.
             config: Names the session; None means the agent's own.
@@ -162,7 +175,13 @@ class Agent(AgentSessions):
         Raises:
             trio.RunFinishedError: Called from another thread when the agent's event loop has ended.
         """
-        return self.in_own_thread(partial(self.broadcast, event, config))
+        return self.in_own_thread(partial(self._emit, event, config))
+
+    def _emit(self, event: ExternalEvent, config: AgentRunConfig | None) -> list[str]:
+        accepted = self.broadcast(event, config)
+        if not accepted:
+            wait_for_session(self, event, config)
+        return accepted
 
     def in_own_thread(self, call: Callable[[], T]) -> T:
         """Call a synchronous function in the agent's thread, from whichever thread this is; another one waits for it.
@@ -289,6 +308,7 @@ async def open_agent(
     system: System | None = None,
     resume: ResumeMode = "auto",
     idle_s: float | None = None,
+    retention: Retention | None = None,
 ) -> AsyncGenerator[Agent]:
     """Open an agent for the length of a block. Everything it starts ends with the block.
 
@@ -296,7 +316,7 @@ async def open_agent(
     goes on there as `resume` says, from what is recorded: questions are open again under their ids, calls that have
     their result keep it, one that had started and not finished is told to the model as interrupted, unless its tool
     may be called again (`@tool(retry="safe")`), and the message that was being streamed is asked for again. To leave
-    the block in order is no interruption: it cancels what runs.
+    the block interrupts what runs in the same way; without a store, or with `resume="never"`, it cancels it.
 
     Args:
         model: What generates the messages.
@@ -315,6 +335,8 @@ async def open_agent(
             so. `never`: it ends as failed, `session.crashed`.
         idle_s: Seconds after which a session that is idle and that nobody watches leaves memory, until it is addressed;
             None keeps all that are open.
+        retention: Which records the store keeps when it saves a snapshot; None keeps all. Those that go are gone,
+            unless the store has an archive for them.
 
     Raises:
         StoreError: The store cannot be opened; the text says what to do.
@@ -327,7 +349,7 @@ async def open_agent(
         raise ValueError(f"resume is 'auto', 'ask' or 'never', not {resume!r}")
     if idle_s is not None and not idle_s > 0:
         raise ValueError(f"idle_s is above 0, not {idle_s}")
-    keeps_runs = store is not None and resume != "never"
+    durable = store is not None
     if store is None:
         store = MemoryStore()
     # Refused before anything is started in a system that may be the caller's.
@@ -353,7 +375,8 @@ async def open_agent(
             clock=clock or TrioClock(time.time()),
             threads=threads or system.threads,
             resume=resume,
-            keeps_runs=keeps_runs,
+            durable=durable,
+            retention=retention,
         )
         passivation = None if idle_s is None else Passivation(system, idle_s, agent.sessions, agent.let_go)
         for extension in agent.extensions:

@@ -108,9 +108,9 @@ async def perform_call(live: "LiveRun", call: ToolCall, tool: Tool) -> None:
     session = live.session
     await live.wait_room()
     started = ev.ToolStarted(call.id, call.name, run=live.id, path=live.record.path)
-    # A tool may have effects: it starts when its start is kept.
+    # A tool may have effects, and so may who is around it: it starts when its start is kept.
     seq = session.append([started], run=live.id)
-    if session.committed < seq:
+    if session.committed < seq and not (tool.on_record and not live.agent.hooks.on_tool_call):
         await session.wait_committed(seq)
     result: ToolResult | None = None
     error: Exception | None = None

@@ -7,6 +7,7 @@ import trio
 from msgspec import UNSET, Struct
 
 from actors.agent.context import MessagesView
+from actors.agent.extension import AgentRunConfig, ExternalEvent
 from actors.agent.outbox import Reader
 from actors.agent.serving import Reply, Request, decide_answer
 from actors.runtime import ActorGone
@@ -17,6 +18,7 @@ from protocol.chat import Message
 from protocol.decisions import WhenBusy
 from protocol.errors import Code, RuleViolation
 from protocol.history import Ack, Status
+from protocol.sendable import check_text
 from protocol.todos import TodoWriteResult, result
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ class SessionHandle:
 
     Commands are decided in memory at once and return when they are committed. Each takes `command`, an id of yours: a
     repeat with the same id is not carried out again and gets the first acknowledgement.
+
+    The properties say what is in memory. A session that only the store has, as after a restart, comes back when it is
+    first addressed: by any command, or by `wake`. Until then they say nothing of it.
     """
 
     __slots__ = ("_agent", "id")
@@ -119,9 +124,42 @@ class SessionHandle:
         await session.wait_committed(ack.seq)
         return ack
 
-    async def wait_idle(self) -> None:
-        """Wait until no run is active or queued. A checkpoint."""
+    async def emit(self, event: ExternalEvent, *, command: str = "") -> tuple[str, ...]:
+        """Offer an event to every extension; return the names of those that accepted it. A checkpoint.
+
+        As `Agent.emit_external_event`, and the session is in memory when they are asked.
+
+        Raises:
+            RuleViolation: `command.invalid`, `session.closed`, `store.failed`.
+        """
         await trio.lowlevel.checkpoint()
+        check_text(command, path="a command's id")
+        session = await self._agent.open(self.id)
+        accepted = self._agent.broadcast(event, AgentRunConfig(session_id=self.id), cause=command)
+        await session.wait_committed(session.state.seq)
+        return tuple(accepted)
+
+    async def wake(self) -> bool:
+        """Bring back a session that only the store has; what was interrupted in it goes on. A checkpoint.
+
+        Returns:
+            Whether it is in memory now; False where there is no such session.
+
+        Raises:
+            RuleViolation: `session.closed`, `session.limit`, `store.failed`, `store.damaged`.
+        """
+        await trio.lowlevel.checkpoint()
+        return await self._agent.wake_session(self.id) is not None
+
+    async def wait_idle(self) -> None:
+        """Wait until no run is active or queued, also of a session that only the store has. A checkpoint.
+
+        Raises:
+            RuleViolation: As `wake`, except where the agent is closed: then nothing runs.
+        """
+        await trio.lowlevel.checkpoint()
+        if self._agent.find(self.id) is None and not self._agent.closed:
+            await self._agent.wake_session(self.id)
         session = self._agent.find(self.id)
         if session is not None:
             await session.wait_idle()
@@ -172,6 +210,12 @@ class SessionHandle:
     def seq(self) -> int:
         session = self._agent.find(self.id)
         return session.state.seq if session is not None else 0
+
+    @property
+    def committed(self) -> int:
+        """The last record that is kept, whatever becomes of the process."""
+        session = self._agent.find(self.id)
+        return session.committed if session is not None else 0
 
     # ---- the mailbox
 

@@ -203,8 +203,6 @@ class Outbox:
         if joined is not None:
             joined()
         for event in self._tail(after) if after is not None else ():
-            if type(event) is ev.Unknown:
-                continue  # what a later version wrote: no event of the wire
             if not self._takes(reader, event):
                 reader.closed(Code.LINK_TOO_SLOW, event.seq - 1)
                 return

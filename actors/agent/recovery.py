@@ -67,15 +67,21 @@ async def wait_continued(live: "LiveRun") -> bool:
     return not live.over
 
 
-def interrupt_calls(live: "LiveRun") -> None:
-    """Settle the calls that had started, now that the run has its tools and it is known which may be made again."""
+def interrupt_calls(live: "LiveRun") -> bool:
+    """Settle the calls that had started, now that the run has its tools and it is known which may be made again.
+
+    Returns:
+        Whether these were the last ones of the turn, which is over by that.
+    """
 
     def may_retry(name: str) -> bool:
         tool = live.context.tool(name)
         return tool is not None and tool.retry == "safe"
 
-    session = live.session
-    session.append(resume.interrupt_calls(session.state, live.record, retryable=may_retry), run=live.id)
+    session, record = live.session, live.record
+    before = record.calls
+    session.append(resume.interrupt_calls(session.state, record, retryable=may_retry), run=live.id)
+    return bool(before) and not record.calls
 
 
 def last_response(live: "LiveRun") -> AssistantMessage:
@@ -118,8 +124,20 @@ def save_snapshot(session: "Session", *, at_once: bool = False) -> None:
     session.saved_seq, session.unsaved_chars = session.state.seq, 0
     try:
         session.agent.store.save_snapshot(session.id, session.state)
+        _trim(session)
     except Exception:
         logger.warning("session %s: no snapshot was saved", session.id, exc_info=True)
+
+
+def _trim(session: "Session") -> None:
+    """Let the store forget the records that are not to be kept behind the snapshot which was just saved."""
+    agent = session.agent
+    if agent.retention is None:
+        return
+    first = session.state.seq + 1 - agent.retention.records
+    if first > 1:
+        age_s = agent.retention.age_s
+        agent.store.trim(session.id, first, before=None if age_s is None else agent.clock.now() - age_s)
 
 
 def _message(message: Message) -> int:

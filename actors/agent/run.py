@@ -191,8 +191,10 @@ class LiveRun:
         hooks, record = self.agent.hooks, self.record
         if record.held and not await recovery.wait_continued(self):
             return
-        await self._set_up()
+        settled = await self._set_up()
         response = recovery.last_response(self)
+        if settled:
+            await self._end_turn(response)
         while True:
             step = next_step(record)
             if step is Step.CALL_MODEL:
@@ -242,7 +244,8 @@ class LiveRun:
         # Completed is the end of a run that nobody cancelled: an acknowledged cancel comes first.
         await trio.lowlevel.checkpoint_if_cancelled()
 
-    async def _set_up(self) -> None:
+    async def _set_up(self) -> bool:
+        """Let the run enter, or enter again; return whether that has settled the last calls of its turn."""
         hooks, context, record = self.agent.hooks, self.context, self.record
         # If its input is there already, it entered in a life before; what is not recorded is restored in each life.
         entered = record.entered
@@ -250,13 +253,12 @@ class LiveRun:
         for extension in hooks.on_tool:
             await extension.on_tool(context)
         context.share_tools()
-        if record.resumed:
-            recovery.interrupt_calls(self)
+        settled = recovery.interrupt_calls(self) if record.resumed else False
         for extension in hooks.on_state:
             await extension.on_state(context)
         if entered:
             await self.enter(Phase.READY)
-            return
+            return settled
         for extension in hooks.on_message:
             await extension.on_message(context)
         message = context.input_message
@@ -268,6 +270,7 @@ class LiveRun:
         await self.enter(Phase.READY)
         for extension in hooks.before_run:
             await extension.before_run(context)
+        return settled
 
     async def _end_turn(self, response: AssistantMessage) -> None:
         if self.record.steers:

@@ -42,9 +42,11 @@ class Tool:
         function: The function behind `@tool`, for calling it directly; None for `from_model`.
         retry: `safe` - a call that had started when the session was interrupted is made again when it goes on; by
             `context.idempotency_key` it is the same one. `never` - the model is told that it was interrupted.
+        on_record: All that it does is on the session's record. So it need not wait until its start is kept: what a
+            crash takes back of it has not happened.
     """
 
-    __slots__ = ("_arguments", "_handler", "_threaded", "definition", "function", "inline", "retry")
+    __slots__ = ("_arguments", "_handler", "_threaded", "definition", "function", "inline", "on_record", "retry")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Tool:
         threaded: bool = False,
         function: Callable[..., Any] | None = None,
         retry: Retry = "never",
+        on_record: bool = False,
     ) -> None:
         """Join the parts; most callers want `@tool` or `from_model`.
 
@@ -69,6 +72,7 @@ class Tool:
         if retry not in ("never", "safe"):
             raise ValueError(f"tool {definition.name!r}: retry is 'never' or 'safe', not {retry!r}")
         self.retry: Retry = retry
+        self.on_record = on_record
         self.definition = definition
         self.inline = inline
         self.function = function
@@ -86,6 +90,7 @@ class Tool:
         *,
         inline: bool = False,
         retry: Retry = "never",
+        on_record: bool = False,
     ) -> "Tool":
         """Make a tool of a pydantic model and a handler.
 
@@ -96,6 +101,7 @@ class Tool:
             handler: Called in the event loop with the run's context, the call and the arguments.
             inline: The handler is synchronous and never blocks.
             retry: See the class.
+            on_record: See the class.
 
         Raises:
             ValueError: The name or `retry` is not allowed; the schema has an array without an element type (names the
@@ -106,7 +112,7 @@ class Tool:
         if inline and is_async(handler):
             raise TypeError(f"tool {name!r}: an inline handler runs to its end at once, so it cannot be async")
         definition = ToolDefinition(name, description, build_schema(arguments, name))
-        return cls(definition, arguments, handler, inline=inline, retry=retry)
+        return cls(definition, arguments, handler, inline=inline, retry=retry, on_record=on_record)
 
     @property
     def name(self) -> str:

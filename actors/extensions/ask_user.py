@@ -53,7 +53,9 @@ class AskUserExtension(ExternalEventExtension):
     def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         # Inline: when the body runs the answer is on the record. Built once, its schema is costly.
-        self.tool = Tool.from_model("ask_user", DESCRIPTION, AskUserArguments, self._answer, inline=True)
+        self.tool = Tool.from_model(
+            "ask_user", DESCRIPTION, AskUserArguments, self._answer, inline=True, on_record=True
+        )
 
     async def on_tool(self, context: AgentRunContext) -> None:
         """Register `ask_user` for this run."""

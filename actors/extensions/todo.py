@@ -68,7 +68,9 @@ class TodoWriteExtension(AgentExtension):
         if max_todos < 1:
             raise ValueError(f"a list has room for at least one item, not {max_todos}")
         self.one_advance_per_turn = one_advance_per_turn
-        self.tool = Tool.from_model("todo_write", DESCRIPTION, _arguments(max_todos), self._write, inline=True)
+        self.tool = Tool.from_model(
+            "todo_write", DESCRIPTION, _arguments(max_todos), self._write, inline=True, on_record=True
+        )
 
     async def on_tool(self, context: AgentRunContext) -> None:
         """Register `todo_write` for this run."""

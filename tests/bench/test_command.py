@@ -13,7 +13,7 @@ ALL = [
     "agent/one_turn", "agent/todo_write", "ask/roundtrip", "ask/memory",
     "runtime/tell", "runtime/send", "runtime/ask", "runtime/fanout", "runtime/spawn", "runtime/idle", "runtime/stop",
     "cancel/all", "cancel/one", "cancel/setup", "cancel/memory", "cancel/random", "cancel/end",
-    "store/append_grouped", "store/latency", "store/reload", "store/open",
+    "store/append_grouped", "store/latency", "store/reload", "store/open", "store/ask_overhead",
 ]  # fmt: skip
 
 

@@ -84,9 +84,11 @@ async def _until_asked(agent: Agent, watcher: Watcher | None = None) -> None:
 async def test_a_reload_tells_client_and_model_that_the_question_was_withdrawn_and_why_b04(
     autojump_clock: MockClock, reloaded: tuple[type, ...]
 ) -> None:
-    """What reloads is an agent of another configuration over the same store; the first one is closed."""
+    """What reloads is an agent of another configuration over the same store; the first one, which keeps no runs, is
+    closed."""
     store, watcher, model = Durable(), Watcher(), ScriptedModel([say("without an answer")])
-    async with open_agent(ScriptedModel([ask("q1")]), store=store, extensions=[kind() for kind in BOTH]) as first:
+    extensions = [kind() for kind in BOTH]
+    async with open_agent(ScriptedModel([ask("q1")]), store=store, extensions=extensions, resume="never") as first:
         await _until_asked(first, watcher)
     (settled,) = watcher.of(ev.AskSettled)
     assert (settled.tool_call_id, settled.outcome) == ("q1", AskOutcome.CANCELLED)

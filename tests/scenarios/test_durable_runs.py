@@ -205,6 +205,63 @@ async def test_a_run_that_goes_on_has_entered_and_is_set_up_again(autojump_clock
     assert hooks.called == ["on_tool", "on_state", "before_tool", "after_turn 1", "after_turn 0", "after_run done"]
 
 
+class Turns(AgentExtension):
+    """Notes each turn that has ended, with the results it had by then."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[tuple[str, ...], int]] = []
+
+    async def after_turn(self, context: AgentRunContext, result: Any) -> None:
+        results = sum(isinstance(message, ToolMessage) for message in context.messages)
+        self.ended.append((tuple(made.id for made in result.tool_calls), results))
+
+
+@pytest.mark.parametrize("retry", ["never", "safe"])
+async def test_a_turn_that_was_cut_off_ends_once_in_the_life_that_settles_it(
+    retry: Any, autojump_clock: MockClock, disk: Disk
+) -> None:
+    """Also where nothing is left to be done in it, because what had started is interrupted."""
+    @tool(retry=retry)
+    async def slow() -> str:
+        """Take a minute."""
+        await trio.sleep(60)
+        return "done"
+
+    @tool
+    async def quick() -> str:
+        """Take no time."""
+        return "done"
+
+    first, second = Turns(), Turns()
+    turns = [call("quick", id="c1"), [call("slow", id="c2"), call("quick", id="c3")]]
+    tools = [slow, quick]
+    async with life(disk, turns, dies=True, tools=tools, extensions=[first]) as agent:
+        await begin(agent)
+    assert first.ended == [(("c1",), 1)]
+    async with life(disk, [say("fine")], tools=tools, extensions=[second]) as agent:
+        await go_on(agent)
+        await agent.session("s").wait_idle()
+        assert results(agent)["c2"].outcome == ("completed" if retry == "safe" else "interrupted")
+    assert second.ended == [(("c2", "c3"), 3), ((), 3)]
+
+
+async def test_what_was_said_during_a_turn_that_was_cut_off_is_heard_at_its_end(
+    autojump_clock: MockClock, disk: Disk
+) -> None:
+    @tool
+    async def forever() -> str:
+        """Take for ever."""
+        return await trio.sleep_forever()
+
+    async with life(disk, [call("forever", id="c1")], dies=True, tools=[forever]) as agent:
+        await begin(agent)
+        await agent.session("s").steer("be quick")
+    async with life(disk, [say("quick"), say("not asked for")], tools=[forever]) as agent:
+        await go_on(agent)
+        await agent.session("s").wait_idle()
+        assert [message.content for message in agent.session("s").history][-2:] == ["be quick", "quick"]
+
+
 async def test_the_answer_that_was_there_is_the_result_of_a_run_that_only_had_to_end(
     autojump_clock: MockClock, disk: Disk
 ) -> None:

@@ -4,7 +4,7 @@ The store is a file. After each play another agent opens it, and the run of the 
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from shutil import rmtree
@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from actors import Agent, AgentRunContext, RuleViolation, open_agent, tool
+from actors import Agent, AgentExtension, AgentRunContext, RuleViolation, open_agent, tool
 from actors.models.scripted import call, say
 from actors.stores import SqliteStore
 from actors.testing.sweep import Stage, scenario
@@ -41,6 +41,13 @@ FAULTS = [
 IDLE_S = 60.0
 
 
+class Listener(AgentExtension):
+    """Takes a moment for every event."""
+
+    async def on_event(self, context: AgentRunContext, event: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+
 class Lives:
     """One session, and all who serve it one after the other.
 
@@ -51,13 +58,14 @@ class Lives:
         acknowledged: The commands that were.
     """
 
-    def __init__(self, path: Path, resume: ResumeMode) -> None:
+    def __init__(self, path: Path, resume: ResumeMode, extensions: Sequence[AgentExtension]) -> None:
         self.agent: Agent | None = None
         self.effects: list[tuple[str, str]] = []
         self.given: dict[str, str] = {}
         self.acknowledged: list[Ack] = []
         self._path = path
         self._resume: ResumeMode = resume
+        self._extensions = [PLAN, ASK, *extensions]
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[Agent]:
@@ -80,7 +88,7 @@ class Lives:
 
         tools: list[Any] = [once, safely]
         async with open_agent(
-            script(TURNS), store=SqliteStore(self._path), tools=tools, extensions=[PLAN, ASK], idle_s=IDLE_S,
+            script(TURNS), store=SqliteStore(self._path), tools=tools, extensions=self._extensions, idle_s=IDLE_S,
             resume=self._resume,
         ) as agent:  # fmt: skip
             self.agent = agent
@@ -132,6 +140,7 @@ class Lives:
                 return
             await handle.wait_idle()
             session = await agent.open(SESSION)
+            await session.wait_committed(session.state.seq)
             log = list(await agent.store.read(SESSION, after=0, limit=100_000))
             assert fold(log) == session.state, "the fold of the log is not the state"
         check_log(log)
@@ -152,10 +161,12 @@ def excuse(error: RuleViolation) -> None:
 
 
 @asynccontextmanager
-async def lives(stage: Stage, *, resume: ResumeMode = "auto") -> AsyncGenerator[Lives]:
+async def lives(
+    stage: Stage, *, resume: ResumeMode = "auto", extensions: Sequence[AgentExtension] = ()
+) -> AsyncGenerator[Lives]:
     """Offer the faults, and have it checked what is left afterwards."""
     folder = Path(mkdtemp())
-    one = Lives(folder / "sessions.sqlite", resume)
+    one = Lives(folder / "sessions.sqlite", resume, extensions)
 
     async def check() -> None:
         try:
@@ -179,15 +190,19 @@ async def run_that_outlives_its_process(stage: Stage) -> None:
 
 @scenario(faults=FAULTS, errors_in="r*")
 async def run_that_a_person_continues(stage: Stage) -> None:
-    """The same, and it is cut off while the tools are at work; each time a person says that it is to go on."""
-    async with lives(stage, resume="ask") as one, one.serve() as agent, trio.open_nursery() as nursery:
+    """The same, and it is cut off while the tools are at work; each time a person says that it is to go on.
+
+    Somebody hears of each phase, and takes a moment for it: also when a run enters again.
+    """
+    async with lives(stage, resume="ask", extensions=[Listener()]) as one, one.serve() as agent:
 
         async def cut_off() -> None:
             await trio.sleep(0.5)
             one.shut()
 
-        nursery.start_soon(cut_off)
-        await _work(stage, agent)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cut_off)
+            await _work(stage, agent)
 
 
 async def _work(stage: Stage, agent: Agent) -> None:

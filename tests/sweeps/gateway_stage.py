@@ -184,8 +184,8 @@ class House:
             return
         if {"request", "session"} & {*struck} and told.code == "ask.settled":
             return
-        if "error" in struck and told.code in (INTERNAL, "session.closed"):
-            return  # it struck what the link was doing for a call
+        if "error" in struck and told.code in (INTERNAL, "session.closed", "store.failed"):
+            return  # it struck what the link was doing for a call, perhaps in its store
         raise told
 
     def ended(self, how: str, wanted: str = "run_completed") -> None:
@@ -267,16 +267,24 @@ def made(limits: Limits | None = None, **changes: Any) -> Limits:
 
 @asynccontextmanager
 async def house(
-    stage: Stage, *, limits: Limits | None = None, tools: Sequence[Tool] = (wait_a_while,)
+    stage: Stage, *, limits: Limits | None = None, tools: Sequence[Tool] = (wait_a_while,), **options: Any
 ) -> AsyncGenerator[House]:
-    """Open an agent with a gateway, and check in the end that nothing is left of what was on it."""
+    """Open an agent with a gateway, and check in the end that nothing is left of what was on it.
+
+    Args:
+        stage: Where the scenario plays.
+        limits: Of the agent and the gateway.
+        tools: Of the agent.
+        options: For `open_agent`.
+    """
     here = House(stage, KeptLogs())
     used = limits or Limits()
+    options.setdefault("store", here.store)
+    options.setdefault("resume", "never")  # what goes on after an interruption has scenarios of its own
     model = ScriptedModel([turn], repeat=True, record=False)
     async with open_system() as system:
         async with open_agent(
-            model, tools=tools, extensions=[AskUserExtension()], store=here.store, limits=used, system=system,
-            resume="never",  # what goes on after an interruption has scenarios of its own
+            model, tools=tools, extensions=[AskUserExtension()], limits=used, system=system, **options
         ) as here.agent:  # fmt: skip
             async with open_gateway(here.agent, token=TOKEN, limits=used) as here.gateway:
                 stage.afterwards(here.check)

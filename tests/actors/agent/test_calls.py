@@ -9,6 +9,7 @@ from actors import (
     AgentEventType,
     AgentExtension,
     AgentRunContext,
+    AskUserExtension,
     AssistantMessage,
     TodoWriteExtension,
     ToolCall,
@@ -18,6 +19,7 @@ from actors import (
 )
 from actors.agent.extension import CallTool
 from actors.models.scripted import call, say
+from protocol import decisions
 from protocol.limits import Limits
 from tests.faults.stores import SlowStore
 from tests.scenarios.staging import ask, kinds, staged, until, until_asked, write
@@ -243,6 +245,35 @@ async def test_a_tool_starts_only_when_its_start_is_kept(autojump_clock: MockClo
             await agent.run("go", session_id="s")
         nursery.cancel_scope.cancel()
     assert kept == ["ToolStarted"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_what_is_all_on_the_record_starts_before_its_start_is_kept(
+    wrapped: bool, autojump_clock: MockClock
+) -> None:
+    """An answer and the result that it is are kept together; with somebody around the tool, one after the other."""
+    class Wrapper(AgentExtension):
+        async def on_tool_call(self, context: AgentRunContext, call: ToolCall, call_next: CallTool) -> ToolResult:
+            return await call_next(call)
+
+    store = SlowStore(delay_s=1.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep)
+        async with staged(
+            [ask("q1"), say("done")], store=store, extensions=[AskUserExtension(), *([Wrapper()] if wrapped else [])]
+        ) as agent:
+            await agent.session("s").prompt("go")
+            await trio.sleep(60)
+            session = agent.find("s")
+            assert session is not None and session.committed == session.state.seq
+            before = session.committed
+            session.act("", decisions.answer, "q1", {"tool_call_id": "q1", "answer": "x"}, via="test")
+            await wait_all_tasks_blocked()
+            assert session.committed == before
+            result = any(isinstance(message, ToolMessage) for message in session.state.messages)
+            assert result != wrapped, "it has the result before the answer is kept"
+            await agent.session("s").wait_idle()
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_works_is_named_while_it_works(autojump_clock: MockClock) -> None:

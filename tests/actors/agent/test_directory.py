@@ -1,5 +1,6 @@
 """How sessions are opened: what the rest of it does is in `test_agent.py` and the scenarios."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -11,9 +12,11 @@ from actors.agent.handle import SessionHandle
 from actors.agent.memory import MemoryLog, MemoryStore
 from actors.agent.serving import Request, serve
 from actors.models.scripted import call, say, stall
+from actors.stores import SqliteStore
 from protocol import commands as cmd
 from protocol import events as ev
 from protocol.errors import RuleViolation
+from tests.faults.stores import SlowStore
 from tests.scenarios.staging import staged
 
 
@@ -41,6 +44,34 @@ async def test_a_store_that_cannot_open_a_log_refuses_with_its_code(
             with pytest.raises(RuleViolation, match=r"^store.failed: session 's' could not be loaded: OSError$"):
                 await agent.open("s")
         assert agent.find("s") is None
+
+
+async def test_a_session_that_comes_back_from_its_store_is_not_a_new_one(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    log_ids: set[str] = set()
+    for is_new in (True, False, False):
+        async with open_agent(ScriptedModel([]), store=SqliteStore(tmp_path / "s.db")) as agent:
+            handle, created = await agent.open_session("s")
+            assert created is is_new
+            log_ids.add(handle.log_id)
+    assert len(log_ids) == 1
+
+
+async def test_a_session_is_named_to_nobody_before_its_log_is_kept(autojump_clock: MockClock) -> None:
+    """Else a process that is killed takes back a log that a client was told of."""
+    store = SlowStore(delay_s=5.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(store.keep)
+        async with open_agent(ScriptedModel([]), store=store) as agent:
+            before = trio.current_time()
+            handle, created = await agent.open_session("s")
+            assert created and trio.current_time() == before + 5.0
+            assert handle.committed == 1 and len(store.logs["s"].events) == 1
+            again, created = await agent.open_session("s")
+            assert not created and trio.current_time() == before + 5.0, "what is kept is waited for no more"
+            assert again.id == "s" and agent.session("other").committed == 0
+        nursery.cancel_scope.cancel()
 
 
 async def test_no_id_of_a_session_collides_with_what_the_agent_runs_itself(autojump_clock: MockClock) -> None:
