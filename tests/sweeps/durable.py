@@ -18,6 +18,7 @@ from actors.models.scripted import call, say
 from actors.stores import SqliteStore
 from actors.testing.sweep import Stage, scenario
 from protocol import events as ev
+from protocol.chat import AssistantMessage
 from protocol.errors import Code
 from protocol.history import Ack, fold
 from protocol.resume import QUESTION, ResumeMode
@@ -32,6 +33,7 @@ TURNS = [
     PLANNED[0],
     [question("q1"), call("once", id="o1"), call("safely", id="s1")],
     [question("q2")],
+    call("once", id="o2"),
     say("done"),
 ]
 FAULTS = [
@@ -42,9 +44,12 @@ IDLE_S = 60.0
 
 
 class Listener(AgentExtension):
-    """Takes a moment for every event."""
+    """Takes a moment for every event, and for the end of every turn."""
 
     async def on_event(self, context: AgentRunContext, event: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def after_turn(self, context: AgentRunContext, result: AssistantMessage) -> None:
         await trio.lowlevel.checkpoint()
 
 
@@ -223,7 +228,10 @@ async def _work(stage: Stage, agent: Agent) -> None:
 
 @scenario(faults=FAULTS, errors_in="r*")
 async def session_that_leaves_memory(stage: Stage) -> None:
-    """It is idle for a while, comes back with the next prompt, and leaves again."""
+    """It is idle for a while, comes back with the next prompt, and leaves again.
+
+    In the end its process leaves in order, while the last record is on its way to the disk.
+    """
     async with lives(stage) as one, one.serve() as agent:
         handle = agent.session(SESSION)
         for number in range(3):
@@ -238,3 +246,7 @@ async def session_that_leaves_memory(stage: Stage) -> None:
             session = agent.find(SESSION)
             # One that waits, or was cut off right now, is there.
             assert session is None or session.state.root or stage.struck, "it is idle and did not leave memory"
+        try:
+            (await agent.open(SESSION)).append([ev.Custom("the last one")])
+        except RuleViolation as error:
+            excuse(error)
