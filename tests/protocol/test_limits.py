@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from protocol.limits import COMMANDS_KEPT, COMMANDS_KEPT_S, DEFAULT_LIMITS, SETTLED_ASKS_KEPT, Limits
+from protocol.limits import COMMANDS_KEPT, COMMANDS_KEPT_S, DEFAULT_LIMITS, SETTLED_ASKS_KEPT, Limits, Retention
 
 FIELDS = Limits.__struct_fields__
 
@@ -56,3 +56,12 @@ def test_what_every_replay_forgets_is_no_setting() -> None:
 def test_a_websocket_message_can_carry_the_largest_event() -> None:
     assert DEFAULT_LIMITS.max_message_bytes >= DEFAULT_LIMITS.max_event_bytes
     assert DEFAULT_LIMITS.max_outbox_bytes >= DEFAULT_LIMITS.max_event_bytes
+
+
+def test_what_is_kept_of_a_log_is_at_least_one_record_and_no_time_that_has_passed() -> None:
+    assert (Retention().records, Retention().age_s) == (10_000, None)
+    with pytest.raises(ValueError, match=r"^at least 1 record is kept, not 0$"):
+        Retention(records=0)
+    for age_s in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match=rf"^age_s is above 0, not {age_s}$"):
+            Retention(age_s=age_s)
