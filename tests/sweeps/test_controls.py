@@ -100,7 +100,7 @@ def test_an_acknowledgement_ahead_of_the_commit_is_found(monkeypatch: pytest.Mon
         agent.acknowledged.append((session.state.log_id, seq + 1))
 
     monkeypatch.setattr(Acting, "acknowledge", at_once)
-    assert "acknowledged and is not kept" in found_by(store_that_is_slow, "request", stride=17)
+    assert "acknowledged and is not kept" in found_by(store_that_is_slow, "request", stride=7)
 
 
 def test_a_cancelled_run_that_ends_as_completed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

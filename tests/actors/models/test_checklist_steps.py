@@ -118,6 +118,6 @@ def test_no_list_is_an_empty_checklist() -> None:
 
 @pytest.mark.parametrize("piece", ["- a\n", "- ", "*a **b ", "> ", "- a?\n  - b\n", "[", "`", "- [ ] \\"])
 def test_hostile_text_is_read_in_bounded_time(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     read_checklist(("- " + piece * MAX_MARKDOWN_CHARS)[:MAX_MARKDOWN_CHARS])
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
