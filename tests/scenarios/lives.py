@@ -1,14 +1,21 @@
-"""What dies and what does not: a store that can be cut off, and the disk under it, for tests of many lives."""
+"""What dies and what does not: a process, a store that can be cut off, the disk under it. For tests of many lives."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from actors import Agent, AskUserExtension, ScriptedModel, TodoWriteExtension, open_agent
 from actors.agent.memory import MemoryStore
+from actors.agent.outbox import Reader
 from actors.agent.ports import CommitSink, SessionStore, StoredLog, StoredSession
+from actors.agent.serving import Attached
 from actors.runtime import System
 from actors.stores import SqliteStore
+from protocol import commands as cmd
 from protocol import events as ev
 from protocol.history import State
 from tests.faults.stores import PlainStore
@@ -77,3 +84,37 @@ class Disk:
 
     def store(self, *, after: int | None = None) -> Power:
         return Power(self._memory or SqliteStore(self._path), after=after)
+
+
+@asynccontextmanager
+async def life(
+    disk: Disk, turns: Sequence[Any], *, dies: bool = False, after: int | None = None, **options: Any
+) -> AsyncGenerator[Agent]:
+    """One process.
+
+    Args:
+        disk: Outlives it.
+        turns: What the model says.
+        dies: At the end of the block, without closing anything in order.
+        after: So many appends are kept, and nothing behind them.
+        options: For `open_agent`.
+    """
+    options.setdefault("extensions", [TodoWriteExtension(), AskUserExtension()])
+    try:
+        async with open_agent(ScriptedModel(turns), store=disk.store(after=after), **options) as agent:
+            yield agent
+            if dies:
+                raise Crash
+    except* Crash:
+        pass
+
+
+async def attach(agent: Agent, reader: Reader, log_id: str = "", cursor: int = 0) -> Attached:
+    """Attach to the session s through its mailbox, as a link of the gateway does."""
+    replies: list[Any] = []
+    command = cmd.Attach(session="s", log_id=log_id, cursor=cursor)
+    await agent.session("s").submit(command, replies.append, reader=reader)
+    await wait_all_tasks_blocked()
+    (reply,) = replies
+    assert isinstance(reply, Attached), reply
+    return reply

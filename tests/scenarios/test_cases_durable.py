@@ -1,8 +1,6 @@
 """Public failures of systems like this one around restarts, replayed over stores that last. Names have their ids."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,7 @@ from actors import (
     AskUserExtension,
     ModelError,
     RuleViolation,
-    ScriptedModel,
     TodoWriteExtension,
-    open_agent,
     tool,
 )
 from actors.agent.serving import Attached
@@ -27,28 +23,13 @@ from protocol.chat import ToolMessage
 from protocol.errors import Code
 from protocol.history import State, fold
 from tests.faults.invariants import check_history, check_log
-from tests.scenarios.lives import KINDS, Crash, Disk
+from tests.scenarios.lives import KINDS, Disk, life
 from tests.scenarios.staging import ask, write
 
 
 @pytest.fixture(params=KINDS)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     return Disk(request.param, tmp_path)
-
-
-@asynccontextmanager
-async def life(
-    disk: Disk, turns: Sequence[Any], *, dies: bool = False, after: int | None = None, **options: Any
-) -> AsyncGenerator[Agent]:
-    """One process; `dies` - at the end of the block, without closing anything; `after` - so many appends are kept."""
-    options.setdefault("extensions", [TodoWriteExtension(), AskUserExtension()])
-    try:
-        async with open_agent(ScriptedModel(turns), store=disk.store(after=after), **options) as agent:
-            yield agent
-            if dies:
-                raise Crash
-    except* Crash:
-        pass
 
 
 class Client:

@@ -1,33 +1,16 @@
 """What a handle says and does of a session that only the store has."""
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors import Agent, AskUserExtension, ExternalEvent, RuleViolation, ScriptedModel, open_agent, tool
+from actors import Agent, ExternalEvent, RuleViolation, tool
 from actors.models.scripted import call, say
-from actors.stores import SqliteStore
 from protocol import events as ev
-from tests.scenarios.lives import Crash
+from tests.scenarios.lives import Disk, life
 from tests.scenarios.staging import ask
-
-
-@asynccontextmanager
-async def life(path: Path, turns: Sequence[Any], *, dies: bool = False, **options: Any) -> AsyncGenerator[Agent]:
-    """One process; `dies` - at the end of the block, without closing anything in order."""
-    options.setdefault("extensions", [AskUserExtension()])
-    try:
-        async with open_agent(ScriptedModel(turns), store=SqliteStore(path / "s.db"), **options) as agent:
-            yield agent
-            if dies:
-                raise Crash
-    except* Crash:
-        pass
 
 
 async def begin(agent: Agent) -> None:
@@ -42,10 +25,10 @@ def answer(text: str) -> ExternalEvent:
 async def test_a_handle_says_nothing_of_a_session_until_it_is_addressed(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    async with life(tmp_path, [ask("q1")], dies=True) as agent:
+    async with life(Disk("sqlite", tmp_path), [ask("q1")], dies=True) as agent:
         await begin(agent)
         seq = agent.session("s").seq
-    async with life(tmp_path, []) as agent:
+    async with life(Disk("sqlite", tmp_path), []) as agent:
         handle = agent.session("s")
         assert (handle.status, handle.asks, list(handle.history), handle.seq) == ("idle", (), [], 0)
         assert await handle.wake() and not await agent.session("other").wake()
@@ -57,13 +40,13 @@ async def test_a_handle_says_nothing_of_a_session_until_it_is_addressed(
 async def test_an_event_for_a_session_finds_it_in_memory_and_is_carried_out_once(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    async with life(tmp_path, [ask("q1")], dies=True) as agent:
+    async with life(Disk("sqlite", tmp_path), [ask("q1")], dies=True) as agent:
         await begin(agent)
-    async with life(tmp_path, [say("done")]) as agent:
+    async with life(Disk("sqlite", tmp_path), [say("done")]) as agent:
         handle = agent.session("s")
         assert await handle.emit(answer("yes"), command="e1") == ("AskUserExtension",)
         await handle.wait_idle()
-    async with life(tmp_path, []) as agent:
+    async with life(Disk("sqlite", tmp_path), []) as agent:
         handle = agent.session("s")
         assert await handle.emit(answer("no"), command="e1") == ("AskUserExtension",), "the first acknowledgement"
         assert await handle.emit(answer("no")) == ()
@@ -81,9 +64,9 @@ async def test_whoever_waits_for_a_session_waits_for_what_was_interrupted(
         await trio.sleep(60)
         return "worked"
 
-    async with life(tmp_path, [call("work", id="c1")], dies=True, tools=[work]) as agent:
+    async with life(Disk("sqlite", tmp_path), [call("work", id="c1")], dies=True, tools=[work]) as agent:
         await begin(agent)
-    async with life(tmp_path, [say("done")], tools=[work]) as agent:
+    async with life(Disk("sqlite", tmp_path), [say("done")], tools=[work]) as agent:
         before = trio.current_time()
         await agent.session("nobody").wait_idle()
         assert agent.find("nobody") is None
@@ -103,13 +86,13 @@ async def test_a_session_that_is_closed_out_of_memory_does_not_go_on_later(
         effects.append("x")
         return await trio.sleep_forever()
 
-    async with life(tmp_path, [call("work", id="c1")], dies=True, tools=[work]) as agent:
+    async with life(Disk("sqlite", tmp_path), [call("work", id="c1")], dies=True, tools=[work]) as agent:
         await begin(agent)
-    async with life(tmp_path, [], tools=[work]) as agent:
+    async with life(Disk("sqlite", tmp_path), [], tools=[work]) as agent:
         await agent.session("s").close()
         assert agent.find("s") is None
         await agent.session("nobody").close()
-    async with life(tmp_path, [], tools=[work]) as agent:
+    async with life(Disk("sqlite", tmp_path), [], tools=[work]) as agent:
         assert await agent.session("s").wake()
         session = agent.find("s")
         assert session is not None and not session.state.root
@@ -119,13 +102,13 @@ async def test_a_session_that_is_closed_out_of_memory_does_not_go_on_later(
 
 
 async def test_a_session_that_cannot_be_read_can_be_closed(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with life(tmp_path, [ask("q1")], dies=True) as agent:
+    async with life(Disk("sqlite", tmp_path), [ask("q1")], dies=True) as agent:
         await begin(agent)
-    data = bytearray((tmp_path / "s.db").read_bytes())
+    data = bytearray((tmp_path / "sessions.sqlite").read_bytes())
     assert data.count(b"run_started") == 1
     data[data.find(b"run_started")] ^= 1
-    (tmp_path / "s.db").write_bytes(data)
-    async with life(tmp_path, []) as agent:
+    (tmp_path / "sessions.sqlite").write_bytes(data)
+    async with life(Disk("sqlite", tmp_path), []) as agent:
         with pytest.raises(RuleViolation, match=r"^store\.damaged: record 2 of session 's' is not what was written$"):
             await agent.session("s").wake()
         await agent.session("s").close()

@@ -1,8 +1,6 @@
 """How a run goes on after its actor or its process has ended: what is done again, what is not, and who decides."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +29,13 @@ from protocol.chat import ToolMessage
 from protocol.errors import Code
 from protocol.limits import Limits
 from tests.faults.invariants import check_log
-from tests.scenarios.lives import KINDS, Crash, Disk
+from tests.scenarios.lives import KINDS, Disk, life
 from tests.scenarios.staging import ask, write
 
 
 @pytest.fixture(params=KINDS)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     return Disk(request.param, tmp_path)
-
-
-@asynccontextmanager
-async def life(disk: Disk, turns: Sequence[Any], *, dies: bool = False, **options: Any) -> AsyncGenerator[Agent]:
-    """One process; `dies` - at the end of the block, without closing anything in order."""
-    options.setdefault("extensions", [TodoWriteExtension(), AskUserExtension()])
-    store = disk.store()
-    try:
-        async with open_agent(ScriptedModel(turns), store=store, **options) as agent:
-            yield agent
-            if dies:
-                raise Crash
-    except* Crash:
-        pass
 
 
 async def begin(agent: Agent) -> None:

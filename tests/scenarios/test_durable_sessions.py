@@ -8,17 +8,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors import Agent, AskUserExtension, ExternalEvent, RuleViolation, ScriptedModel, open_agent
+from actors import AskUserExtension, ExternalEvent, RuleViolation, ScriptedModel, open_agent
 from actors.agent.handle import SessionInfo
 from actors.agent.memory import MemoryStore
-from actors.agent.serving import Attached
 from actors.models.scripted import say, stall
 from protocol import commands as cmd
 from protocol import events as ev
 from protocol.errors import Code
 from protocol.history import Status, fold
 from protocol.limits import Limits
-from tests.scenarios.lives import KINDS, Disk
+from tests.scenarios.lives import KINDS, Disk, attach
 from tests.scenarios.staging import ask, staged
 
 IDLE_S = 60.0
@@ -43,17 +42,6 @@ class Watcher:
 
     def closed(self, code: Code, seq: int) -> None:
         self.end = code
-
-
-async def attach(agent: Agent, watcher: Watcher, log_id: str = "", cursor: int = 0) -> Attached:
-    """Attach to the session s through its mailbox, as a link of the gateway does."""
-    replies: list[Any] = []
-    command = cmd.Attach(session="s", log_id=log_id, cursor=cursor)
-    await agent.session("s").submit(command, replies.append, reader=watcher)
-    await wait_all_tasks_blocked()
-    (reply,) = replies
-    assert isinstance(reply, Attached), reply
-    return reply
 
 
 def emit(session: Any, count: int) -> None:

@@ -11,16 +11,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors import Agent, AskUserExtension, MemoryStore, Retention, RuleViolation, ScriptedModel, open_agent, tool
 from actors.agent.ports import SessionStore
-from actors.agent.serving import Attached
 from actors.models.scripted import call, say
 from actors.stores import SqliteStore
-from protocol import commands as cmd
 from protocol import events as ev
 from protocol.chat import ToolMessage
 from protocol.errors import Code
 from protocol.history import fold
 from protocol.limits import Limits
-from tests.scenarios.lives import Crash
+from tests.scenarios.lives import Crash, attach
 from tests.scenarios.staging import ask
 
 LIMITS = Limits(snapshot_records=20)
@@ -38,17 +36,6 @@ class Watcher:
         return True
 
     def closed(self, code: Code, seq: int) -> None: ...
-
-
-async def attach(agent: Agent, watcher: Watcher, log_id: str = "", cursor: int = 0) -> Attached:
-    """Attach to the session s through its mailbox, as a link of the gateway does."""
-    replies: list[Any] = []
-    command = cmd.Attach(session="s", log_id=log_id, cursor=cursor)
-    await agent.session("s").submit(command, replies.append, reader=watcher)
-    await wait_all_tasks_blocked()
-    (reply,) = replies
-    assert isinstance(reply, Attached), reply
-    return reply
 
 
 def archived(path: Path) -> list[dict[str, Any]]:
