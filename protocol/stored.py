@@ -17,7 +17,7 @@ from protocol.errors import LocalProtocolError
 from protocol.history import State
 
 #: Of the state's own shape: a snapshot of another one is left aside, and the state is folded from the log.
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 class _StoredState(Struct):

@@ -400,7 +400,7 @@ async def test_any_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
 
 
 async def test_a_snapshot_of_another_version_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.stored.STATE_FORMAT", 2)
+    monkeypatch.setattr("protocol.stored.STATE_FORMAT", 3)
     await filled(tmp_path / "s.db", "a", "b")
     monkeypatch.undo()
     async with sqlite_store(tmp_path / "s.db") as store:
