@@ -43,7 +43,7 @@ from tests.faults.stores import PlainStore
 #: Small, so that snapshots, short logs in memory and passivation happen within a few records and moments.
 LIMITS = msgspec.structs.replace(
     DEFAULT_LIMITS, snapshot_records=60, max_log_records=150, max_resumes=8, drain_deadline_s=0.3,
-    close_deadline_s=0.2, close_grace_s=1.0,
+    close_deadline_s=0.2, close_grace_s=1.0, cancel_grace_s=1.0,
 )  # fmt: skip
 IDLE_S = 0.08
 

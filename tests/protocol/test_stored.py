@@ -216,7 +216,7 @@ def test_an_older_record_that_cannot_be_made_one_of_today_is_refused(monkeypatch
 # ---- states
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"format":1,"state":7}', b'{"format":2,"state":{}}'])
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"format":2,"state":7}', b'{"format":3,"state":{}}'])
 def test_a_state_of_another_shape_is_left_aside(body: bytes) -> None:
     assert decode_state(body) is None
 
